@@ -1,0 +1,54 @@
+"""Interleaved timing: every round times each contender once, so that a slow spell of the machine hits all alike."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Seconds per call of one contender, over all rounds."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """Half the interquartile range, relative to the median."""
+        low, _, high = statistics.quantiles(self.seconds, n=4)
+        return (high - low) / 2 / self.median
+
+
+def measure(
+    contenders: Mapping[str, Callable[[], object]], *, rounds: int = 25, slice_seconds: float = 2e-3
+) -> dict[str, Sample]:
+    """Time each contender `rounds` times, in turn; a time is the mean over a loop of about `slice_seconds`."""
+    loops = {name: _loops_for(call, slice_seconds) for name, call in contenders.items()}
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, call in contenders.items():
+            times[name].append(_time(call, loops[name]) / loops[name])
+    return {name: Sample(tuple(values)) for name, values in times.items()}
+
+
+def ratio(samples: Mapping[str, Sample], slow: str, fast: str) -> float:
+    """Median over the rounds of time(slow) / time(fast): both halves of a quotient come from the same moment."""
+    return statistics.median(a / b for a, b in zip(samples[slow].seconds, samples[fast].seconds, strict=True))
+
+
+def _time(call: Callable[[], object], loops: int) -> float:
+    start = time.perf_counter()
+    for _ in range(loops):
+        call()
+    return time.perf_counter() - start
+
+
+def _loops_for(call: Callable[[], object], seconds: float) -> int:
+    loops, taken = 1, _time(call, 1)  # the first call also warms up
+    while (taken := _time(call, loops)) < seconds / 2:
+        loops *= 2
+    return max(1, round(loops * seconds / taken))

@@ -1,0 +1,50 @@
+"""The command line. Each command imports what it runs when it runs, so that `isrlu info` needs no framework."""
+
+import sys
+
+from isrlu._errors import UserError
+
+try:
+    import rich
+    import rich.table
+    import typer
+except ImportError:
+    sys.exit("isrlu: the command line needs typer and rich: pip install 'isrlu[cli]'")
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+bench = typer.Typer(no_args_is_help=True, help="Benchmarks: contenders interleaved, checked against the oracle first.")
+app.add_typer(bench, name="bench")
+
+
+@app.callback()
+def _root() -> None:
+    """ISRLU and ISRU: smooth activation functions at the price of ReLU."""
+
+
+@app.command()
+def info() -> None:
+    """Show CPU, instruction set, versions and threads."""
+    from isrlu import environment
+
+    found = environment.capture()
+    table = rich.table.Table(box=None, show_header=False)
+    table.add_row("CPU", found["cpu"])
+    table.add_row("instruction set", f"{found['simd']} (this CPU has {', '.join(found['simd_available'])})")
+    table.add_row("threads", str(found["threads"]))
+    table.add_row("system", found["os"])
+    for name, version in found["versions"].items():
+        table.add_row(name, version)
+    rich.print(table)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        sys.exit(_complain(str(error)))
+
+
+def _complain(message: str) -> int:
+    print(f"isrlu: {message}", file=sys.stderr)
+    return 2

@@ -1,0 +1,130 @@
+"""Write the test vectors that every framework is held to: x, alpha, f, df/dx, df/dalpha, computed with mpmath.
+
+    python scripts/make_vectors.py        # rewrites src/isrlu/testing/vectors.csv, the same bytes on every machine
+
+The formulas below are the paper's, unrewritten; the digits are so many that even (1 + isru(x/2)) / 2 keeps a correct
+float64 at x = -1e308, where all but the last of 616 digits cancel. Every x is exact in the dtype that it is for, every
+alpha exact in float64 for float64 and in float32 for the rest (which is what these are computed in).
+"""
+
+import csv
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import mpmath
+from mpmath import mpf
+
+from isrlu.testing import FORMATS, Format
+
+OUT = Path(__file__).parent.parent / "src" / "isrlu" / "testing" / "vectors.csv"
+FIELDS = ("function", "dtype", "alpha", "x", "f", "dfdx", "dfdalpha")
+RANDOM_PER_ALPHA = 16
+
+mpmath.mp.dps = 1400
+
+
+def rounded(value: float, form: Format) -> float:
+    """The nearest number of the format, ties to even; the largest one for what lies beyond it."""
+    if value == 0.0 or not math.isfinite(value):
+        return value
+    exponent = max(math.frexp(value)[1] - 1, 1 - form.emax)
+    spacing = exponent + 1 - form.digits
+    nearest = math.ldexp(round(math.ldexp(value, -spacing)), spacing)
+    return math.copysign(min(abs(nearest), form.largest), value)
+
+
+def isru(x: mpf, alpha: mpf) -> tuple[mpf, mpf, mpf]:
+    """x / sqrt(1 + alpha x^2), its derivative (the cube of the same inverse root) and -f^3 / 2."""
+    if mpmath.isnan(x):
+        return x, x, x
+    if mpmath.isinf(x):
+        if alpha == 0:
+            return x, mpf(1), -x
+        f = mpmath.sign(x) / mpmath.sqrt(alpha)
+        return f, mpf(0), -(f**3) / 2
+    root = mpmath.sqrt(1 + alpha * x**2)
+    f = x / root
+    return f, 1 / root**3, -(f**3) / 2
+
+
+def isrlu(x: mpf, alpha: mpf) -> tuple[mpf, mpf, mpf]:
+    """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0."""
+    return (x, mpf(1), mpf(0)) if x >= 0 else isru(x, alpha)
+
+
+def isru_sigmoid(x: mpf) -> tuple[mpf, mpf]:
+    """(1 + isru(x/2)) / 2 and its derivative."""
+    f, dfdx, _ = isru(x / 2, mpf(1))
+    return (1 + f) / 2, dfdx / 4
+
+
+def alphas(dtype: str, rng: random.Random) -> list[float]:
+    """0, tiny, the usual ones, huge, and two of any size."""
+    compute = FORMATS["float64" if dtype == "float64" else "float32"]
+    edge = [0.0, compute.smallest_normal, 0.1, 1.0, 3.0, 1e4, compute.largest]
+    return [rounded(value, compute) for value in (*edge, 10 ** rng.uniform(-4, 0), 10 ** rng.uniform(0, 4))]
+
+
+def corners(form: Format, alpha: float) -> list[float]:
+    """Magnitudes where something happens: ends of the format, x^2 overflowing, the bend, saturation."""
+    square = math.sqrt(form.largest)
+    ends = [form.smallest, 3 * form.smallest, form.smallest_normal - form.smallest, form.smallest_normal]
+    ends += [form.largest / 2, form.largest, math.inf]
+    around_square = [square / 2, square * (1 - 2.0**-form.digits), square * (1 + 2.0 ** (1 - form.digits)), 2 * square]
+    plain = [2.0 ** -(form.digits // 2), 0.5, 1.0 + 2.0 ** (1 - form.digits), 5.0, 240.0]
+    bend = 1 / math.sqrt(alpha) if alpha else 1.0
+    scaled = [bend * 2.0**power for power in (-1, 0, 1, form.digits // 2, form.digits, 30, 31, 60, 61)]
+    return [rounded(value, form) for value in (*ends, *around_square, *plain, *scaled)]
+
+
+def randoms(form: Format, alpha: float, rng: random.Random) -> Iterator[float]:
+    """Half over all exponents, half around the bend, where the rounding errors are largest."""
+    bend = 1 / math.sqrt(alpha) if alpha else 1.0
+    for _ in range(RANDOM_PER_ALPHA // 2):
+        anywhere = math.ldexp(rng.uniform(1, 2), rng.randint(2 - form.emax - form.digits, form.emax))
+        yield rounded(-anywhere, form)
+        yield rounded(-bend * 2.0 ** rng.uniform(-8, 8), form)
+
+
+def inputs(dtype: str, alpha: float, rng: random.Random) -> list[float]:
+    """Every x for one alpha, without repeats; the positive ones are fewer: they are the easy half."""
+    form = FORMATS[dtype]
+    magnitudes = [value for value in corners(form, alpha) if value]
+    found = [
+        0.0,
+        -0.0,
+        math.nan,
+        *(-value for value in magnitudes),
+        *magnitudes[::5],
+        math.inf,
+        *randoms(form, alpha, rng),
+    ]
+    return list({repr(value): value for value in found}.values())
+
+
+def rows() -> Iterator[tuple[str, ...]]:
+    rng = random.Random(20260)
+    for dtype in FORMATS:
+        for alpha in alphas(dtype, rng):
+            for x in inputs(dtype, alpha, rng):
+                for function in (isrlu, isru):
+                    values = [float(value) for value in function(mpf(x), mpf(alpha))]
+                    values[0] = math.copysign(values[0], x)  # mpmath has no -0.0
+                    yield function.__name__, dtype, repr(alpha), repr(x), *map(repr, values)
+        for x in inputs(dtype, 0.25, rng):
+            values = [float(value) for value in isru_sigmoid(mpf(x))]
+            yield isru_sigmoid.__name__, dtype, "", repr(x), *map(repr, values), ""
+
+
+def write(path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(FIELDS)
+        writer.writerows(sorted(rows(), key=lambda row: row[:2]))  # stable: the order within a function and dtype stays
+
+
+if __name__ == "__main__":
+    write(OUT)
+    print(f"{OUT.name}: {OUT.stat().st_size:,} bytes")

@@ -1,0 +1,21 @@
+"""Test vectors made with mpmath, errors in ulps, and the bounds that every framework is held to."""
+
+from isrlu.testing._bounds import BOUNDS, Bounds, check
+from isrlu.testing._ulps import FORMATS, Format, assert_ulps, ulp, ulp_error
+from isrlu.testing._vectors import DTYPES, FUNCTIONS, QUANTITIES, Vectors, load
+
+__all__ = [
+    "BOUNDS",
+    "DTYPES",
+    "FORMATS",
+    "FUNCTIONS",
+    "QUANTITIES",
+    "Bounds",
+    "Format",
+    "Vectors",
+    "assert_ulps",
+    "check",
+    "load",
+    "ulp",
+    "ulp_error",
+]

@@ -1,0 +1,96 @@
+"""Errors in units in the last place, and the one assertion by which every framework is judged."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary floating-point format: bits of the significand, exponent of the largest number."""
+
+    digits: int
+    emax: int
+
+    @property
+    def largest(self) -> float:
+        return float(np.ldexp(2.0 - 2.0 ** (1 - self.digits), self.emax))
+
+    @property
+    def smallest_normal(self) -> float:
+        return float(np.ldexp(1.0, 1 - self.emax))
+
+    @property
+    def smallest(self) -> float:
+        return float(np.ldexp(1.0, 2 - self.emax - self.digits))
+
+
+FORMATS = {
+    "float64": Format(53, 1023),
+    "float32": Format(24, 127),
+    "float16": Format(11, 15),
+    "bfloat16": Format(8, 127),
+}
+
+
+def ulp(value: ArrayLike, dtype: str) -> NDArray[np.float64]:
+    """The distance between the numbers of `dtype` that enclose `value`; between the subnormals it is constant.
+
+    >>> float(ulp(1.0, "float32")) == 2.0**-23
+    True
+    """
+    form = FORMATS[dtype]
+    magnitude = np.clip(np.abs(np.asarray(value, np.float64)), form.smallest_normal, form.largest)
+    return np.ldexp(1.0, np.frexp(magnitude)[1] - form.digits)
+
+
+def ulp_error(
+    actual: ArrayLike, true: ArrayLike, dtype: str, *, signs: bool = False, flush: bool = False
+) -> NDArray[np.float64]:
+    """|actual - true| / ulp(true), element by element, for `actual` of `dtype` and `true` in float64.
+
+    Correct rounding is an error of at most 0.5 (1 in float64, whose true values are themselves rounded). An infinity
+    counts as the number after the largest one. Two NaN agree, one NaN is an infinite error. With `signs` a wrong sign is
+    one too, even on a zero. `flush` forgives a zero where the true value is smaller than every normal number.
+
+    >>> float(ulp_error(1.0 + 2.0**-22, 1.0, "float32"))
+    2.0
+    """
+    form = FORMATS[dtype]
+    actual, true = np.broadcast_arrays(np.asarray(actual, np.float64), np.asarray(true, np.float64))
+    unit = ulp(true, dtype)
+    overflows = np.abs(true) - form.largest >= unit / 2
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(np.clip(actual, -form.largest, form.largest) - np.clip(true, -form.largest, form.largest)) / unit
+    error = np.where(np.isinf(actual) == overflows, error, error + 1)
+    if flush:
+        error = np.where((actual == 0) & (np.abs(true) < form.smallest_normal), 0.0, error)
+    if signs:
+        error = np.where(np.signbit(actual) == np.signbit(true), error, np.inf)
+    return np.where(np.isnan(actual) | np.isnan(true), np.where(np.isnan(actual) & np.isnan(true), 0.0, np.inf), error)
+
+
+def assert_ulps(
+    actual: ArrayLike,
+    true: ArrayLike,
+    dtype: str,
+    bound: float,
+    *,
+    signs: bool = False,
+    flush: bool = False,
+    **inputs: ArrayLike,
+) -> None:
+    """Raise unless every `actual` is within `bound` ulps of `true`; it names the worst one and its `inputs`."""
+    actual, true = np.asarray(actual, np.float64), np.asarray(true, np.float64)
+    if actual.shape != true.shape:
+        raise AssertionError(f"shape {actual.shape}, expected {true.shape}")
+    error = ulp_error(actual, true, dtype, signs=signs, flush=flush)
+    wrong = ~(error <= bound)
+    if wrong.any():
+        worst = np.unravel_index(np.argmax(error), error.shape)
+        at = "".join(f", {name} = {np.broadcast_to(values, error.shape)[worst]}" for name, values in inputs.items())
+        raise AssertionError(
+            f"{wrong.sum()} of {error.size} {dtype} results are off by more than {bound} ulps; "
+            f"worst: {actual[worst]}, should be {true[worst]} ({error[worst]:.4g} ulps){at}"
+        )

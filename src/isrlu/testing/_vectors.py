@@ -1,0 +1,64 @@
+"""The test vectors: what every framework must compute, for every dtype, corner cases included."""
+
+import csv
+import functools
+import importlib.resources
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FUNCTIONS = ("isrlu", "isru", "isru_sigmoid")
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+QUANTITIES = ("f", "dfdx", "dfdalpha")
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Inputs and true values for one function and one dtype, as float64 arrays of one length.
+
+    `x` is exact in the dtype, `alpha` in float32 (for the dtype float64: in float64). The rest is mpmath's result,
+    rounded to float64. isru_sigmoid has no alpha: its `alpha` and `dfdalpha` are NaN.
+    """
+
+    function: str
+    dtype: str
+    alpha: NDArray[np.float64]
+    x: NDArray[np.float64]
+    f: NDArray[np.float64]
+    dfdx: NDArray[np.float64]
+    dfdalpha: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: NDArray[np.bool_]) -> "Vectors":
+        columns = (self.alpha, self.x, self.f, self.dfdx, self.dfdalpha)
+        return Vectors(self.function, self.dtype, *(column[rows] for column in columns))
+
+    def by_alpha(self) -> Iterator[tuple[float, "Vectors"]]:
+        """The vectors of one alpha after the other, for functions that take alpha as a number."""
+        for alpha in np.unique(self.alpha):
+            yield float(alpha), self[np.isnan(self.alpha) if np.isnan(alpha) else self.alpha == alpha]
+
+
+@functools.cache
+def load(function: str, dtype: str) -> Vectors:
+    """All vectors of `function` for `dtype`.
+
+    >>> vectors = load("isrlu", "float32")
+    >>> float(vectors[vectors.x == -float("inf")].dfdx.min())
+    0.0
+    """
+    if function not in FUNCTIONS or dtype not in DTYPES:
+        raise ValueError(f"no vectors for {function!r} in {dtype!r}: there are {FUNCTIONS} in {DTYPES}")
+    rows = [row for row in _table() if (row["function"], row["dtype"]) == (function, dtype)]
+    columns = (np.array([float(row[name] or "nan") for row in rows]) for name in ("alpha", "x", *QUANTITIES))
+    return Vectors(function, dtype, *columns)
+
+
+@functools.cache
+def _table() -> list[dict[str, str]]:
+    with importlib.resources.files("isrlu.testing").joinpath("vectors.csv").open(newline="") as file:
+        return list(csv.DictReader(file))

@@ -1,11 +1,14 @@
 """The command line. Each command imports what it runs when it runs, so that `isrlu info` needs no framework."""
 
 import sys
+from pathlib import Path
+from typing import Annotated
 
 from isrlu._errors import UserError
 
 try:
     import rich
+    import rich.markup
     import rich.table
     import typer
 except ImportError:
@@ -35,6 +38,44 @@ def info() -> None:
     for name, version in found["versions"].items():
         table.add_row(name, version)
     rich.print(table)
+
+
+Out = Annotated[Path, typer.Option("--out", help="Folder of the results and the report.")]
+
+
+@app.command()
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments (all, if none): see --list.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="The paper's protocol instead of the quick preset.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Repeat what is already done.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Name the experiments with their expected times.")] = False,
+    out: Out = Path("results"),
+) -> None:
+    """Rebuild the paper's tables and figures on this machine and write the report."""
+    from rich.console import Console
+
+    from isrlu.paper import registry, runner, show
+
+    console = Console()
+    if listing:
+        show.listing(console, registry.select(names or []))
+        return
+    raise typer.Exit(
+        runner.reproduce(names or [], out, full=full, again=again, console=console, errors=Console(stderr=True))
+    )
+
+
+@app.command()
+def report(out: Out = Path("results")) -> None:
+    """Write the HTML report of the results that are there."""
+    from isrlu.report import build
+
+    damaged: list[str] = []
+    path = build.write(out, warn=damaged.append)
+    rich.print(f"report: [bold]{rich.markup.escape(str(path))}[/]")
+    for message in damaged:
+        _complain(message)
+    raise typer.Exit(1 if damaged else 0)
 
 
 def main() -> None:

@@ -1,0 +1,80 @@
+"""The functions that the figures draw, in float64: each with its first and second derivative."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def isrlu(x: Array, alpha: float = 1.0) -> Array:
+    """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0."""
+    return np.where(x < 0, isru(x, alpha), x)
+
+
+def isrlu_grad(x: Array, alpha: float = 1.0) -> Array:
+    """1 for x >= 0, (1 / sqrt(1 + alpha x^2))^3 for x < 0."""
+    return np.where(x < 0, isru_grad(x, alpha), 1.0)
+
+
+def isru(x: Array, alpha: float = 1.0) -> Array:
+    """x / sqrt(1 + alpha x^2)."""
+    return x / np.sqrt(1 + alpha * x * x)
+
+
+def isru_grad(x: Array, alpha: float = 1.0) -> Array:
+    """(1 / sqrt(1 + alpha x^2))^3."""
+    return (1 + alpha * x * x) ** -1.5
+
+
+def isru_sigmoid(x: Array) -> Array:
+    """(1 + isru(x / 2)) / 2."""
+    return (1 + isru(x / 2)) / 2
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x))."""
+    return 1 / (1 + np.exp(-x))
+
+
+def isrlu_second(x: Array, alpha: float = 1.0) -> Array:
+    """0 for x >= 0, -3 alpha x (1 + alpha x^2)^(-5/2) for x < 0: both are 0 at 0."""
+    return np.where(x < 0, -3 * alpha * x * (1 + alpha * x * x) ** -2.5, 0.0)
+
+
+def elu(x: Array) -> Array:
+    """x for x >= 0, exp(x) - 1 for x < 0."""
+    return np.where(x < 0, np.expm1(np.minimum(x, 0)), x)
+
+
+def elu_grad(x: Array) -> Array:
+    """1 for x >= 0, exp(x) for x < 0."""
+    return np.exp(np.minimum(x, 0))
+
+
+def elu_second(x: Array) -> Array:
+    """0 for x >= 0, exp(x) for x < 0: a step of 1 at 0."""
+    return np.where(x < 0, np.exp(np.minimum(x, 0)), 0.0)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of figure 1, with its derivatives; ReLU's second derivative is nothing to draw."""
+
+    label: str
+    line: str
+    value: Callable[[Array], Array]
+    first: Callable[[Array], Array]
+    second: Callable[[Array], Array] | None
+
+
+FIGURE1 = (
+    Curve("ISRLU, α = 1", "blue", isrlu, isrlu_grad, isrlu_second),
+    Curve(
+        "ISRLU, α = 3", "vermillion", lambda x: isrlu(x, 3), lambda x: isrlu_grad(x, 3), lambda x: isrlu_second(x, 3)
+    ),
+    Curve("ELU", "green", elu, elu_grad, elu_second),
+    Curve("ReLU", "ink", lambda x: np.maximum(x, 0), lambda x: np.where(x < 0, 0.0, 1.0), None),
+)

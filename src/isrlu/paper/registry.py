@@ -1,0 +1,43 @@
+"""The experiments, in the order of the paper. To add one, write its module and its entry here; nothing else changes."""
+
+import difflib
+import importlib
+from collections.abc import Callable, Sequence
+
+from isrlu._errors import UserError
+from isrlu.paper.experiment import Context, Experiment, Result
+
+EXPERIMENTS = (
+    Experiment(
+        name="figure1",
+        title="Figure 1: ISRLU, ELU and ReLU",
+        summary="the functions, their first and second derivatives, and the family over alpha",
+        quick="5 s",
+        full="5 s",
+        module="isrlu.paper.figure1",
+    ),
+    Experiment(
+        name="figure2",
+        title="Figure 2: ISRU and tanh",
+        summary="ISRU beside tanh, isru_sigmoid beside the sigmoid, and how far they differ",
+        quick="5 s",
+        full="5 s",
+        module="isrlu.paper.figure2",
+    ),
+)
+
+
+def select(names: Sequence[str]) -> list[Experiment]:
+    """The experiments of these names, in the paper's order; all of them where no name is given."""
+    known = {entry.name: entry for entry in EXPERIMENTS}
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            raise UserError(f"unknown experiment {name!r}{hint}: known are {', '.join(known)}")
+    return [entry for entry in EXPERIMENTS if not names or entry.name in names]
+
+
+def load(entry: Experiment) -> Callable[[Context], Result]:
+    """The `run` of the experiment's module."""
+    return importlib.import_module(entry.module).run

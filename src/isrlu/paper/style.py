@@ -1,0 +1,80 @@
+"""How figures look: colours that the colour-blind tell apart, a line style each, transparent SVG for dark pages."""
+
+import io
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+INK = "#24292f"
+"""Text and axes; the report shows it in the page's own text colour."""
+
+# Okabe and Ito's palette without the shades that are pale on white; styles differ too, for print and poor eyes
+LINES = {
+    "blue": {"color": "#0072b2", "linestyle": "-"},
+    "vermillion": {"color": "#d55e00", "linestyle": "--"},
+    "green": {"color": "#009e73", "linestyle": "-."},
+    "purple": {"color": "#b6609a", "linestyle": (0, (1, 1.2))},
+    "ink": {"color": INK, "linestyle": (0, (5, 1.5, 1, 1.5, 1, 1.5))},
+}
+
+_RC = {
+    "font.size": 10.5,
+    "font.family": "DejaVu Sans",
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 11.5,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": "#8b949e",
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "lines.linewidth": 2.0,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "legend.handlelength": 2.8,
+    "axes.facecolor": "none",
+    "savefig.bbox": "tight",
+}
+
+
+def figure(rows: int, columns: int, *, width: float = 4.4, height: float = 3.4) -> tuple[Figure, list[Axes]]:
+    """A figure of rows x columns panels in this style, and its axes in reading order."""
+    with mpl.rc_context(_RC):
+        made = Figure(figsize=(width * columns, height * rows), layout="constrained")
+        FigureCanvasAgg(made)
+        grid = made.subplots(rows, columns, squeeze=False)
+        for axes in grid.flat:  # rcParams of ticks and legends are read when they are made: make them now
+            axes.tick_params(colors=INK)
+        return made, list(grid.flat)
+
+
+def legend(axes: Axes, **options: object) -> None:
+    """A legend in this style."""
+    with mpl.rc_context(_RC):
+        axes.legend(**options)
+
+
+def render(made: Figure, ending: str, *, salt: str) -> bytes:
+    """The figure as "svg" (transparent, reproducible ids) or "png" (white, 160 dpi)."""
+    buffer = io.BytesIO()
+    white = ending == "png"
+    with mpl.rc_context({**_RC, "svg.hashsalt": salt}):
+        made.savefig(
+            buffer,
+            format=ending,
+            dpi=160,
+            facecolor="white" if white else "none",
+            metadata={"Software": None} if white else {"Date": None, "Creator": None},
+        )
+    return buffer.getvalue()

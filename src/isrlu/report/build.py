@@ -1,0 +1,117 @@
+"""Build report.html from the results store: one file that needs no network."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from isrlu._errors import UserError
+from isrlu.paper import numbers, registry
+from isrlu.paper.experiment import Cell, Claim, Column, Experiment, Result, Table
+from isrlu.paper.results import PRESETS, Damaged, Record, Store
+from isrlu.paper.results import write as write_file
+
+NAME = "report.html"
+INK = "#24292f"  # isrlu.paper.style.INK: known here too, so that a report can be built without matplotlib
+
+
+@dataclass(frozen=True)
+class Section:
+    """One experiment in the report: run or not, and if not, why."""
+
+    entry: Experiment
+    record: Record | None
+    failure: str | None
+    figures: dict[str, str]
+    """Inline SVG by the figure's name."""
+
+    @property
+    def result(self) -> Result:
+        return self.record.result if self.record else Result()
+
+    @property
+    def claims(self) -> list[Claim]:
+        """The claims with their verdicts; those of an experiment that has no result yet are "not run"."""
+        if self.record:
+            return self.record.result.claims
+        reason = f"It failed: {self.failure}" if self.failure else f"Run `isrlu reproduce {self.entry.name}`."
+        return [Claim(c["text"], c["where"], "not run", "", reason) for c in numbers.claims(self.entry.name).values()]
+
+
+def write(out: Path, warn: Callable[[str], None]) -> Path:
+    """Write the report of the results under `out` and return its path; damaged files are told to `warn`."""
+    return write_file(out / NAME, render(collect(out, warn)).encode())
+
+
+def collect(out: Path, warn: Callable[[str], None]) -> list[Section]:
+    """Every experiment of the registry with its result, the full preset before the quick one."""
+    if not out.is_dir():
+        raise UserError(f"no results in {out}: run `isrlu reproduce` first, or give the folder with --out")
+    store = Store(out, warn)
+    return [_section(store, entry) for entry in registry.EXPERIMENTS]
+
+
+def render(sections: list[Section]) -> str:
+    """The report as HTML."""
+    try:
+        import jinja2
+    except ModuleNotFoundError:
+        raise UserError("the report needs jinja2: pip install 'isrlu[paper]'") from None
+    folder = files("isrlu.report")
+    parts = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")}
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["code"] = _code
+    environment.globals["width"] = _bar_width
+    claims = [claim for section in sections for claim in section.claims]
+    return environment.from_string(parts["page.html"]).render(
+        css=parts["page.css"],
+        js=parts["page.js"],
+        sections=sections,
+        counts={verdict: sum(c.verdict == verdict for c in claims) for verdict in ("holds", "does not", "not run")},
+        latest=max((s.record for s in sections if s.record), key=lambda r: r.environment["date"], default=None),
+    )
+
+
+def _section(store: Store, entry: Experiment) -> Section:
+    failure = None
+    for preset in reversed(PRESETS):
+        try:
+            record = store.load(entry.name, preset)
+        except Damaged as error:
+            store.warn(str(error))
+            failure = failure or str(error)
+            continue
+        if record:
+            folder = store.folder(entry.name, preset).path
+            names = [figure.name for figure in record.result.figures]
+            return Section(entry, record, None, {name: _inline((folder / f"{name}.svg").read_text()) for name in names})
+        failure = failure or store.load_failure(entry.name, preset)
+    return Section(entry, None, failure, {})
+
+
+def _inline(svg: str) -> str:
+    """An SVG file as an element of the page: without prolog and fixed size, its ink in the page's text colour."""
+    element = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    head, end, rest = element.partition(">")
+    head = re.sub(r'\s(width|height)="[^"]*"', "", head)
+    rest = re.sub(r"<metadata>.*?</metadata>", "", rest, flags=re.DOTALL)
+    return f'{head} aria-hidden="true" focusable="false"{end}{rest}'
+
+
+def _code(text: str) -> str:
+    """Text with `code` marked up."""
+    import markupsafe
+
+    return markupsafe.Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(markupsafe.escape(text))))
+
+
+def _bar_width(table: Table, column: Column, cell: Cell) -> float | None:
+    """Length of a cell's bar in percent of the longest under the same title; None where no bar belongs."""
+    if not column.bar or not isinstance(cell, (int, float)):
+        return None
+    alike = [index for index, other in enumerate(table.columns) if other.bar and other.title == column.title]
+    values = [row[index] for row in table.rows for index in alike if isinstance(row[index], (int, float))]
+    return round(100 * cell / max(values), 1) if max(values) > 0 else None

@@ -150,7 +150,7 @@ class Context:
         return Figure(name, caption, alt)
 
     def scratch(self) -> Path:
-        """A folder for what is neither JSON nor figure (a framework's checkpoints); gone when the experiment is done."""
+        """A folder for what is neither JSON nor figure (a framework's checkpoints); gone when all is done."""
         return self.folder.scratch()
 
 

@@ -2,13 +2,16 @@
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure as MplFigure
 
 from isrlu.paper import curves, style
 from isrlu.paper.experiment import Claim, Column, Context, Figure, Result, Table, claim
 
 LEFT = np.linspace(-6, 0, 1201)[:-1]
 RIGHT = np.linspace(0, 2.5, 501)
-FAMILY = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+FAMILY = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+BLUE, VERMILLION = (str(style.LINES[name]["color"]) for name in ("blue", "vermillion"))
 
 
 def run(context: Context) -> Result:
@@ -27,17 +30,14 @@ NOTE = (
 )
 
 
-def _axes(title: str, label: str) -> tuple[object, Axes]:
-    made, (axes,) = style.figure(1, 1, width=5.4, height=3.7)
-    axes.set_title(title)
-    axes.set_xlabel("x")
-    axes.set_ylabel(label)
+def _panel(title: str, label: str) -> tuple[MplFigure, Axes]:
+    made, axes = style.panel(title, "x", label)
     axes.set_xlim(LEFT[0], RIGHT[-1])
     return made, axes
 
 
 def _functions(context: Context) -> Figure:
-    made, axes = _axes("Activation functions", "f(x)")
+    made, axes = _panel("Activation functions", "f(x)")
     x = np.concatenate([LEFT, RIGHT])
     for curve in curves.FIGURE1:
         axes.plot(x, curve.value(x), label=curve.label, **style.LINES[curve.line])
@@ -53,7 +53,7 @@ def _functions(context: Context) -> Figure:
 
 
 def _first(context: Context) -> Figure:
-    made, axes = _axes("First derivatives", "f′(x)")
+    made, axes = _panel("First derivatives", "f′(x)")
     for curve in curves.FIGURE1:
         _halves(axes, curve.first, curve.label, curve.line, joined=curve.label != "ReLU")
     axes.set_ylim(-0.08, 1.15)
@@ -67,7 +67,7 @@ def _first(context: Context) -> Figure:
 
 
 def _second(context: Context) -> Figure:
-    made, axes = _axes("Second derivatives", "f″(x)")
+    made, axes = _panel("Second derivatives", "f″(x)")
     for curve in curves.FIGURE1:
         if curve.second is not None:
             _halves(axes, curve.second, curve.label, curve.line, joined=curve.label != "ELU")
@@ -87,27 +87,35 @@ def _second(context: Context) -> Figure:
 
 
 def _family(context: Context) -> Figure:
-    made, axes = _axes("The α family, from linear to ReLU", "f(x)")
+    made, axes = _panel("The α family, from linear to ReLU", "f(x)")
     x = np.concatenate([LEFT, RIGHT])
-    shades = np.linspace(0, 1, len(FAMILY))
-    start, end = np.array([0.0, 0.447, 0.698]), np.array([0.835, 0.369, 0.0])  # blue to vermillion
-    for alpha, shade in zip(FAMILY, shades, strict=True):
-        colour = tuple((1 - shade) * start + shade * end)
-        axes.plot(x, curves.isrlu(x, alpha), color=colour, linewidth=1.7)
-        height = float(curves.isrlu(LEFT[:1], alpha)[0])
-        if height > -2.6:
-            axes.annotate(
-                f"α = {alpha:g}", (LEFT[0], height), (3, 3), textcoords="offset points", fontsize=8.5, color=colour
-            )
-    axes.annotate("α = 0: linear", (-2.75, -2.55), fontsize=8.5, color=tuple(start), rotation=0, ha="right")
-    axes.set_ylim(-3.0, 2.5)
+    for place, alpha in enumerate(FAMILY):
+        colour = _between(BLUE, VERMILLION, place / (len(FAMILY) - 1))
+        axes.plot(x, curves.isrlu(x, alpha), color=colour, linewidth=1.8)
+        at = max(LEFT[0] + 0.1, _reaches(alpha, -2.3))  # beside the left edge, or where the curve leaves the panel
+        height = float(curves.isrlu(np.array([at]), alpha)[0])
+        note = {0.0: ", linear", FAMILY[-1]: ", nearly ReLU"}.get(alpha, "")
+        offset = (3, 2.5) if at == LEFT[0] + 0.1 else (9, -3)
+        text = f"α = {alpha:g}{note}"
+        axes.annotate(text, (at, height), offset, textcoords="offset points", fontsize=8.5, color=style.INK)
+    axes.set(xlim=(LEFT[0], 1.1), ylim=(-2.5, 1.1))
     return context.figure(
         "alpha-family",
         made,
-        caption="Beyond the paper: ISRLU for α = 0 (linear), 0.03, 0.1, 0.3, 1, 3, 10 and 100 (nearly ReLU).",
-        alt="Eight curves that agree right of 0 and fan out left of it: the straight line for alpha 0, then ever "
+        caption="Beyond the paper: ISRLU for α = 0 (linear), 0.1, 0.3, 1, 3, 10 and 100 (nearly ReLU).",
+        alt="Seven curves that agree right of 0 and fan out left of it: the straight line for alpha 0, then ever "
         "flatter, down to nearly 0 for alpha 100.",
     )
+
+
+def _between(start: str, end: str, share: float) -> tuple[float, ...]:
+    return tuple((1 - share) * np.array(to_rgb(start)) + share * np.array(to_rgb(end)))
+
+
+def _reaches(alpha: float, level: float) -> float:
+    """The x < 0 at which ISRLU is `level`: y / sqrt(1 - alpha y^2); -inf where it never gets so low."""
+    rest = 1 - alpha * level * level
+    return level / rest**0.5 if rest > 0 else -np.inf
 
 
 def _halves(axes: Axes, function: curves.Callable, label: str, line: str, *, joined: bool) -> None:

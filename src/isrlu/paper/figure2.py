@@ -2,6 +2,7 @@
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure as MplFigure
 
 from isrlu.paper import curves, style
 from isrlu.paper.experiment import Column, Context, Figure, Result, Table, claim
@@ -50,17 +51,14 @@ def _apart(f: curves.Callable, g: curves.Callable) -> list[float]:
     return [float(difference[worst]), float(abs(X[worst])), float(difference.mean())]
 
 
-def _axes(title: str, label: str) -> tuple[object, Axes]:
-    made, (axes,) = style.figure(1, 1, width=5.4, height=3.7)
-    axes.set_title(title)
-    axes.set_xlabel("x")
-    axes.set_ylabel(label)
+def _panel(title: str, label: str) -> tuple[MplFigure, Axes]:
+    made, axes = style.panel(title, "x", label)
     axes.set_xlim(X[0], X[-1])
     return made, axes
 
 
 def _tanh(context: Context) -> Figure:
-    made, axes = _axes("ISRU and tanh", "f(x)")
+    made, axes = _panel("ISRU and tanh", "f(x)")
     axes.plot(X, curves.isru(X), label="ISRU, α = 1", **style.LINES["blue"])
     axes.plot(X, np.tanh(X), label="tanh", **style.LINES["vermillion"])
     style.legend(axes, loc="upper left")
@@ -73,7 +71,7 @@ def _tanh(context: Context) -> Figure:
 
 
 def _sigmoid(context: Context) -> Figure:
-    made, axes = _axes("isru_sigmoid and the sigmoid", "f(x)")
+    made, axes = _panel("isru_sigmoid and the sigmoid", "f(x)")
     axes.plot(X, curves.isru_sigmoid(X), label="isru_sigmoid", **style.LINES["blue"])
     axes.plot(X, curves.sigmoid(X), label="sigmoid", **style.LINES["vermillion"])
     style.legend(axes, loc="upper left")
@@ -86,7 +84,7 @@ def _sigmoid(context: Context) -> Figure:
 
 
 def _difference(context: Context) -> Figure:
-    made, axes = _axes("How far apart", "difference")
+    made, axes = _panel("How far apart", "difference")
     axes.plot(X, curves.isru(X) - np.tanh(X), label="ISRU - tanh", **style.LINES["blue"])
     axes.plot(
         X, curves.isru_sigmoid(X) - curves.sigmoid(X), label="isru_sigmoid - sigmoid", **style.LINES["vermillion"]

@@ -132,6 +132,8 @@ class Store:
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
         """Hold the store, after a test that it can be written; a second `reproduce` in the same folder is refused."""
+        if self.root.exists() and not self.root.is_dir():
+            raise StoreError(f"{self.root} is not a folder: give another one with --out")
         with _storing(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             write(self.root / ".probe", bytes(PROBE_BYTES)).unlink()

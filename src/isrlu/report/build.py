@@ -13,7 +13,15 @@ from isrlu.paper.results import PRESETS, Damaged, Record, Store
 from isrlu.paper.results import write as write_file
 
 NAME = "report.html"
-INK = "#24292f"  # isrlu.paper.style.INK: known here too, so that a report can be built without matplotlib
+# isrlu.paper.style's colours, known here too so that a report can be built without matplotlib. The page gives each its
+# own shade in dark and in light.
+SHADES = {
+    "#24292f": "currentColor",
+    "#0072b2": "var(--blue)",
+    "#d55e00": "var(--vermillion)",
+    "#009e73": "var(--green)",
+    "#b6609a": "var(--purple)",
+}
 
 
 @dataclass(frozen=True)
@@ -93,8 +101,10 @@ def _section(store: Store, entry: Experiment) -> Section:
 
 
 def _inline(svg: str) -> str:
-    """An SVG file as an element of the page: without prolog and fixed size, its ink in the page's text colour."""
-    element = svg[svg.index("<svg") :].replace(INK, "currentColor")
+    """An SVG file as an element of the page: without prolog and fixed size, its colours the page's."""
+    element = svg[svg.index("<svg") :]
+    for colour, shade in SHADES.items():
+        element = element.replace(colour, shade)
     head, end, rest = element.partition(">")
     head = re.sub(r'\s(width|height)="[^"]*"', "", head)
     rest = re.sub(r"<metadata>.*?</metadata>", "", rest, flags=re.DOTALL)

@@ -1,0 +1,238 @@
+"""The report in a real browser: nothing is missing, the explorer follows its slider, and the console stays silent."""
+
+import math
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jinja2")
+pytest.importorskip("matplotlib")
+pytest.importorskip("rich")
+from rich.console import Console
+
+from isrlu.paper import numbers, registry, runner
+from isrlu.paper.results import Store
+from isrlu.report import build
+
+sys.path.insert(0, str(Path(__file__).parent))
+import toy_experiment
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+WIDTHS = {"phone": 390, "desktop": 1400}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A store with both figures and the toy table, and one experiment that has not run."""
+    folder = tmp_path_factory.mktemp("report")
+    figures = registry.select(["figure1", "figure2"])
+    waiting = (
+        next(entry for entry in registry.EXPERIMENTS if entry not in figures) if len(registry.EXPERIMENTS) > 2 else None
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOY_LOG", os.devnull)
+        entries = (*figures, toy_experiment.entry("toy"), *([waiting] if waiting else []))
+        patch.setattr(registry, "EXPERIMENTS", entries)
+        silent = Console(quiet=True)
+        names = ["figure1", "figure2", "toy"]
+        assert runner.reproduce(names, folder, full=False, again=False, console=silent, errors=silent) == 0
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[object]:
+    """Headless Chromium. It may be missing on a developer's machine; a run with CI=true must have it."""
+    if not (BROWSER and DRIVER):
+        message = "no browser: install Debian's chromium and chromium-driver"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.add_argument("--disable-background-networking")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def page(driver, results: Path) -> Iterator[object]:
+    """The open report; after the test, its console must be empty."""
+    driver.get((results / "report.html").as_uri())
+    driver.execute_script(
+        "try { localStorage.clear() } catch {}; document.documentElement.removeAttribute('data-theme')"
+    )
+    yield driver
+    assert driver.get_log("browser") == []
+
+
+def find(page, selector: str) -> list:
+    return page.find_elements("css selector", selector)
+
+
+def text(page, selector: str) -> str:
+    (element,) = find(page, selector)
+    return element.text
+
+
+def move(page, slider: str, value: float) -> None:
+    """Move a slider as a user does: the value, then the event."""
+    script = "const s = document.getElementById(arguments[0]); s.value = arguments[1];"
+    page.execute_script(script + "s.dispatchEvent(new Event('input', {bubbles: true}))", slider, value)
+
+
+def curve(page, name: str = "curve") -> list[tuple[float, float]]:
+    """The points of a drawn curve, in the function's own coordinates (x from -6 to 3, y from -3 to 3)."""
+    path = find(page, f"#{name}")[0].get_attribute("d")
+    points = re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path)
+    return [(float(x) / 640 * 9 - 6, 3 - float(y) / 400 * 6) for x, y in points]
+
+
+def test_needs_no_network(results: Path):
+    html = (results / "report.html").read_text()
+    assert not re.findall(r"""(?:src|href)=["'](?!#|data:)[^"']+""", re.sub(r'xlink:href="#', 'href="#', html))
+    assert "@import" not in html and "url(http" not in html and "fetch(" not in html
+
+
+def test_every_table_figure_and_claim_is_there(page, results: Path):
+    store = Store(results)
+    records = [store.load(name, "quick") for name in ("figure1", "figure2", "toy")]
+    for record in records:
+        section = f"#{record.experiment}"
+        captions = [element.text for element in find(page, f"{section} caption")]
+        assert captions == [table.caption for table in record.result.tables]
+        shown = [
+            [cell.text for cell in row.find_elements("css selector", "th, td")]
+            for row in find(page, f"{section} tbody tr")
+        ]
+        assert shown == [
+            [column.text(cell) for column, cell in zip(table.columns, row, strict=True)]
+            for table in record.result.tables
+            for row in table.rows
+        ]
+        assert all(cell for row in shown for cell in row)
+        assert [f.text for f in find(page, f"{section} figcaption")] == [f.caption for f in record.result.figures]
+        for svg in find(page, f"{section} figure svg"):
+            assert svg.size["width"] > 250 and svg.size["height"] > 150
+        assert len(find(page, f"{section} .claims li")) == len(record.result.claims)
+        assert all(claim.text in text(page, "#summary") for claim in record.result.claims)
+    assert "Wood is dear: see isrlu info." in text(page, "#toy .why")
+
+
+def test_summary_counts_the_verdicts(page, results: Path):
+    claims = [claim for section in build.collect(results, warn=pytest.fail) for claim in section.claims]
+    counts = [sum(claim.verdict == verdict for claim in claims) for verdict in ("holds", "does not", "not run")]
+    assert [int(element.text) for element in find(page, ".tile b")] == counts
+    assert counts[0] >= 8 and counts[1] == 1
+    assert len(find(page, "#summary .claims li")) == len(claims)
+
+
+def test_what_was_not_run_says_so(page):
+    waiting = registry.EXPERIMENTS[-1]
+    if waiting.name == "toy":
+        pytest.skip("every experiment of the registry is in the store")
+    assert f"isrlu reproduce {waiting.name}" in text(page, f"#{waiting.name}")
+    for claim in numbers.claims(waiting.name).values():
+        assert claim["text"] in text(page, "#summary")
+
+
+@pytest.mark.parametrize(("position", "alpha"), [(100, 0.1), (200, 1.0), (300, 10.0), (400, 100.0), (248, 3.02)])
+def test_explorer_follows_alpha(page, position: int, alpha: float):
+    move(page, "alpha", position)
+    assert float(text(page, "#alpha-value")) == alpha
+    assert text(page, "#saturation") == f"−{1 / math.sqrt(alpha):.4f}"
+    for x, y in curve(page):
+        exact = x if x >= 0 else x / math.sqrt(1 + alpha * x * x)
+        assert y == pytest.approx(min(exact, 4), abs=0.02)
+    for x, y in curve(page, "derivative"):
+        assert y == pytest.approx(1 if x >= 0 else (1 + alpha * x * x) ** -1.5, abs=0.06)
+
+
+def test_explorer_at_alpha_zero_is_linear(page):
+    move(page, "alpha", 0)
+    assert text(page, "#saturation") == "never (linear)"
+    assert all(y == pytest.approx(max(x, -4), abs=0.02) for x, y in curve(page))
+
+
+def test_explorer_follows_x_and_the_function(page):
+    move(page, "alpha", 200)
+    move(page, "x", 2)
+    assert (text(page, "#value"), text(page, "#slope")) == ("2.0000", "1.0000")
+    page.execute_script("document.querySelector('input[value=isru]').click()")
+    assert text(page, "#value") == f"{2 / math.sqrt(5):.4f}"
+    assert text(page, "#slope") == f"{5**-1.5:.4f}"
+    assert "tanh" in text(page, "#peers") and "±" in text(page, "#saturation")
+
+
+def test_explorer_works_from_the_keyboard(page):
+    from selenium.webdriver.common.keys import Keys
+
+    before = find(page, "#curve")[0].get_attribute("d")
+    find(page, "#alpha")[0].send_keys(Keys.ARROW_RIGHT * 5)
+    assert find(page, "#curve")[0].get_attribute("d") != before
+
+
+def test_theme_button_switches_and_is_remembered(page):
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    before = page.execute_script(colour)
+    find(page, "#theme")[0].click()
+    after = page.execute_script(colour)
+    assert before != after
+    page.refresh()
+    assert page.execute_script(colour) == after
+    find(page, "#theme")[0].click()
+    assert page.execute_script(colour) == before
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(page, scheme: str):
+    """WCAG AA: 4.5 to 1 for the colours that text is shown in, on each ground that it stands on."""
+    page.execute_script("document.documentElement.dataset.theme = arguments[0]", scheme)
+    value = "return getComputedStyle(document.documentElement).getPropertyValue(arguments[0]).trim()"
+    pairs = [("--ink", "--bg"), ("--ink", "--card"), ("--ink", "--tint"), ("--soft", "--bg"), ("--soft", "--card")]
+    pairs += [("--soft", "--tint"), ("--accent", "--card"), ("--accent", "--bg")]
+    pairs += [("--ok", "--ok-bg"), ("--no", "--no-bg"), ("--idle", "--idle-bg")]
+    for front, ground in pairs:
+        a, b = sorted(_luminance(page.execute_script(value, name)) for name in (front, ground))
+        assert (b + 0.05) / (a + 0.05) >= 4.5, (scheme, front, ground)
+
+
+def _luminance(colour: str) -> float:
+    digits = colour.lstrip("#")
+    digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
+    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("screen", WIDTHS)
+def test_fits_the_screen(page, screen: str):
+    """No sideways scrolling of the page: a wide table scrolls in its own frame."""
+    metrics = {"width": WIDTHS[screen], "height": 900, "deviceScaleFactor": 1, "mobile": screen == "phone"}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        assert page.execute_script("return document.documentElement.scrollWidth") <= WIDTHS[screen]
+        for control in find(page, "#controls input[type=range], #theme, nav a"):
+            assert control.size["height"] >= 28, "too small for a finger"
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_every_control_has_a_name(page):
+    for control in find(page, "button, input, [role=img], [role=region]"):
+        assert control.accessible_name, control.get_attribute("outerHTML")
+
+
+def test_prints(page):
+    pdf = page.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"]
+    assert len(pdf) > 20_000

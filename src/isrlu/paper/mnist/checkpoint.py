@@ -1,0 +1,66 @@
+"""A run's state at the end of an epoch, in one file that is whole or absent."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from isrlu._errors import UserError
+from isrlu.paper.mnist.spec import Spec
+
+T = TypeVar("T")
+
+
+def save_checkpoint(
+    path: Path,
+    spec: Spec,
+    network: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    epoch: int,
+    step: int,
+    history: object,
+) -> None:
+    """Write beside, then rename: `path` holds this epoch's state or the one before, never half of one."""
+    state = {
+        "spec": spec.to_json(),
+        "network": network.state_dict(),
+        "optimiser": optimiser.state_dict(),
+        "epoch": epoch,
+        "step": step,
+        "history": dataclasses.asdict(history),  # type: ignore[call-overload]
+    }
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(beside, "wb") as file:
+                torch.save(state, file)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:  # torch's writer turns a full disk into a RuntimeError
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise UserError(f"cannot write the checkpoint {path}: {reason}; the epochs before it are kept") from None
+
+
+def load_checkpoint(
+    path: Path, spec: Spec, network: nn.Module, optimiser: torch.optim.Optimizer, history: type[T]
+) -> tuple[int, int, T]:
+    """Put the state into `network` and `optimiser`; returns epoch, step and history."""
+    try:
+        state = torch.load(path, weights_only=True)
+        if state["spec"] != spec.to_json():
+            raise UserError(f"{path} is the checkpoint of another run ({state['spec']})")
+        network.load_state_dict(state["network"])
+        optimiser.load_state_dict(state["optimiser"])
+        return state["epoch"], state["step"], history(**state["history"])
+    except UserError:
+        raise
+    except Exception as error:  # torch.load raises whatever the broken bytes lead it to
+        name = type(error).__name__
+        raise UserError(f"the checkpoint {path} is damaged ({name}): delete it to start this run anew") from None

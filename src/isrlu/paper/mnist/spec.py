@@ -1,0 +1,107 @@
+"""What one training run is, frozen: two runs of the same specification have the same hash and the same result."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from isrlu._checks import METHODS, check_alpha
+from isrlu._errors import UserError
+
+ACTIVATIONS = ("isrlu", "elu", "relu")
+ARCHITECTURES = {1: 1176, 2: 512}  # the paper's width of the dense layer
+PROTOCOL = 1  # part of the hash: raise it when `train` changes what a specification means
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """One run: network, activation, dropout, length, seed and data. The number of threads is not part of it.
+
+    >>> Spec(activation="isrlu", alpha=3.0, pkeep=0.25, seed=1).label
+    'ISRLU α=3.0, pkeep 0.25'
+    >>> Spec(activation="swish")
+    Traceback (most recent call last):
+        ...
+    isrlu._errors.UserError: unknown activation 'swish': known are isrlu, elu, relu
+    """
+
+    architecture: int = 1
+    activation: str = "isrlu"
+    alpha: float = 1.0  # of ISRLU and ELU; ReLU has none
+    learnable: bool = False  # ISRLU's alpha starts at `alpha` and is learned, one per layer
+    method: str = "full"  # ISRLU's way to the inverse square root
+    width: int = 0  # of the dense layer; 0: the paper's
+    pkeep: float = 0.4  # probability of keeping a unit of the dense layer
+    pkeep_conv: float = 1.0  # the same after each max-pool, in architecture 2
+    epochs: int = 17
+    steps: int = 0  # stop after so many steps; 0: after the last epoch
+    evaluations: int = 1  # looks at the test set in an epoch, evenly spaced, the last at its end
+    batch: int = 100
+    seed: int = 0
+    data: str = "mnist"  # the data set's identity
+
+    def __post_init__(self) -> None:
+        _check(self.architecture in ARCHITECTURES, f"unknown architecture {self.architecture!r}: the paper has 1 and 2")
+        known = ", ".join(ACTIVATIONS)
+        _check(self.activation in ACTIVATIONS, f"unknown activation {self.activation!r}: known are {known}")
+        _check(self.method in METHODS, f"unknown method {self.method!r}: known are {', '.join(METHODS)}")
+        try:
+            object.__setattr__(self, "alpha", check_alpha(self.alpha))
+        except (TypeError, ValueError) as error:
+            raise UserError(str(error)) from None
+        only = "only isrlu has one" if self.activation != "isrlu" else ""
+        _check(not (only and self.learnable), f"{self.activation} has no learnable alpha: {only}")
+        _check(not (only and self.method != "full"), f"{self.activation} has no method {self.method}: {only}")
+        for name in ("pkeep", "pkeep_conv"):
+            value = getattr(self, name)
+            _check(0.0 < value <= 1.0, f"{name} is the probability of keeping a unit, in (0, 1], got {value!r}")
+        _check(self.architecture == 2 or self.pkeep_conv == 1.0, "architecture 1 has no dropout after convolutions")
+        for name, least in (("width", 0), ("epochs", 1), ("steps", 0), ("evaluations", 1), ("batch", 1), ("seed", 0)):
+            _check(getattr(self, name) >= least, f"{name} must be at least {least}, got {getattr(self, name)!r}")
+        object.__setattr__(self, "width", self.width or ARCHITECTURES[self.architecture])
+        if self.activation == "relu":
+            object.__setattr__(self, "alpha", 1.0)  # so that it can't make two runs out of one
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Spec":
+        """The specification that `to_json` wrote; an unknown key is an error."""
+        known = {each.name for each in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known)
+        _check(not unknown, f"unknown key {', '.join(unknown)} in a run's specification: known are {', '.join(known)}")
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @property
+    def hash(self) -> str:
+        """The run's identity: 16 hex digits of the SHA-256 of its specification."""
+        text = json.dumps({"protocol": PROTOCOL, **self.to_json()}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def group(self) -> str:
+        """All but the seed: runs of one group are repetitions of each other."""
+        return dataclasses.replace(self, seed=0).hash
+
+    @property
+    def name(self) -> str:
+        """The activation as the tables call it."""
+        titles = {"isrlu": "ISRLU", "elu": "ELU", "relu": "ReLU"}
+        alpha = {"isrlu": f" α={self.alpha}", "elu": "" if self.alpha == 1.0 else f" α={self.alpha}", "relu": ""}
+        method = "" if self.method == "full" else f" ({self.method})"
+        learned = " learned" if self.learnable else ""
+        return f"{titles[self.activation]}{alpha[self.activation]}{learned}{method}"
+
+    @property
+    def label(self) -> str:
+        """Activation and dropout, for progress lines and plots."""
+        conv = f"{self.pkeep_conv} conv, " if self.architecture == 2 else ""
+        return f"{self.name}, pkeep {conv}{self.pkeep}"
+
+
+def _check(good: bool, message: str) -> None:
+    if not good:
+        raise UserError(message)

@@ -1,0 +1,206 @@
+"""One training run: Adam, learning rate 0.0001 + 0.003 exp(-step / 2000), batches drawn by shuffled epoch.
+
+Everything random in an epoch is drawn from (seed, epoch, rank), so a run that goes on from its last epoch's checkpoint
+needs no state of a generator and ends with the same bits as one that was never interrupted (same machine, same number
+of threads). Under torchrun each rank takes its share of every batch (DistributedDataParallel).
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from isrlu._errors import UserError
+from isrlu.data import Dataset
+from isrlu.paper.mnist import networks
+from isrlu.paper.mnist.checkpoint import load_checkpoint, save_checkpoint
+from isrlu.paper.mnist.distributed import Ranks
+from isrlu.paper.mnist.spec import Spec
+
+LOSS_EVERY = 100  # steps that one point of the training loss is the mean of
+TRACKED = 1000  # test images over which each hidden unit's activation is averaged
+
+
+class Diverged(Exception):
+    """The loss is no longer a number."""
+
+
+@dataclass
+class History:
+    """What a run leaves behind, as plain lists; losses are mean cross-entropies, accuracies are in percent."""
+
+    train_steps: list[int] = field(default_factory=list)
+    train_loss: list[float] = field(default_factory=list)  # mean over the steps since the one before
+    test_steps: list[int] = field(default_factory=list)
+    test_loss: list[float] = field(default_factory=list)
+    test_accuracy: list[float] = field(default_factory=list)
+    unit_epochs: list[int] = field(default_factory=list)  # 0 is before training
+    unit_mean: list[list[float]] = field(default_factory=list)  # per epoch and hidden layer, over the layer's units
+    unit_median: list[list[float]] = field(default_factory=list)
+    alphas: list[list[float]] = field(default_factory=list)  # per epoch and layer, where alpha is learned
+    seconds: float = 0.0  # of training and evaluation, over all sittings
+
+
+Watch = Callable[[int, History, float], None]  # called after each look at the test set: epoch, so far, images/s
+
+
+class Arrays:
+    """The data as tensors, whole and ready: images [n, 1, 28, 28] in [0, 1], channels last, and labels."""
+
+    def __init__(self, data: Dataset) -> None:
+        self.identity = data.identity
+        self.train = _images(data.train_images), torch.from_numpy(data.train_labels.astype(np.int64))
+        self.test = _images(data.test_images), torch.from_numpy(data.test_labels.astype(np.int64))
+
+
+def train(spec: Spec, arrays: Arrays, *, checkpoint: Path | None = None, watch: Watch | None = None) -> History:
+    """Run `spec` to its end, from its last checkpoint if there is one; raises Diverged."""
+    if arrays.identity != spec.data:
+        raise UserError(f"the run is specified for data {spec.data!r}, but {arrays.identity!r} was given")
+    run = _Run(spec, arrays, Ranks())
+    if checkpoint and checkpoint.exists():
+        run.epoch, run.step, run.history = load_checkpoint(checkpoint, spec, run.network, run.optimiser, History)
+    else:
+        run.track()
+    while run.epoch < spec.epochs and not run.ended:
+        run.one_epoch(watch)
+        if checkpoint and run.ranks.first:
+            save_checkpoint(checkpoint, spec, run.network, run.optimiser, run.epoch, run.step, run.history)
+    return run.history
+
+
+def learning_rate(step: int) -> float:
+    """0.0001 + 0.003 exp(-step / 2000)."""
+    return 0.0001 + 0.003 * math.exp(-step / 2000)
+
+
+class _Run:
+    """A run's state: where it is, its network and optimiser, and what it has seen."""
+
+    def __init__(self, spec: Spec, arrays: Arrays, ranks: Ranks) -> None:
+        self.spec, self.arrays, self.ranks = spec, arrays, ranks
+        self.batch = min(spec.batch, len(arrays.train[1]))
+        if self.batch % ranks.count:
+            raise UserError(f"batches of {self.batch} can't be shared out evenly to {ranks.count} processes")
+        self.network = networks.build(
+            spec.architecture,
+            spec.activation,
+            spec.alpha,
+            learnable=spec.learnable,
+            method=spec.method,
+            width=spec.width,
+            pkeep=spec.pkeep,
+            pkeep_conv=spec.pkeep_conv,
+            seed=_seed(spec.seed, 0),
+        ).to(memory_format=torch.channels_last)
+        self.model = ranks.wrap(self.network)
+        self.optimiser = torch.optim.Adam(self.network.parameters(), fused=True)
+        self.epoch = self.step = 0
+        self.history = History()
+
+    @property
+    def ended(self) -> bool:
+        return 0 < self.spec.steps <= self.step
+
+    def one_epoch(self, watch: Watch | None) -> None:
+        """Train through the shuffled data once, looking at the test set on the way."""
+        images, labels = self.arrays.train
+        torch.manual_seed(_seed(self.spec.seed, self.epoch + 1, self.ranks.rank))  # of dropout
+        shuffle = torch.Generator().manual_seed(_seed(self.spec.seed, self.epoch + 1))
+        batches = torch.randperm(len(labels), generator=shuffle).split(self.batch)
+        batches = [each for each in batches if len(each) == self.batch]
+        if self.spec.steps:
+            batches = batches[: self.spec.steps - self.step]
+        count = min(self.spec.evaluations, len(batches))
+        looks = {round(len(batches) * (i + 1) / count) for i in range(count)}
+        start, steps = time.perf_counter(), 0
+        losses: list[Tensor] = []
+        for number, batch in enumerate(batches, 1):
+            mine = self.ranks.share(batch)
+            losses.append(self._train_step(images[mine], labels[mine]))
+            steps += 1
+            if self.step % LOSS_EVERY == 0 or number in looks:
+                self._note_loss(losses)
+            if number in looks:
+                taken = time.perf_counter() - start
+                self._test()
+                if number == len(batches):
+                    self.epoch += 1
+                    self.track()
+                self.history.seconds += time.perf_counter() - start
+                if watch and self.ranks.first:
+                    watch(self.epoch, self.history, steps * self.batch / taken)
+                start, steps = time.perf_counter(), 0
+
+    def _train_step(self, images: Tensor, labels: Tensor) -> Tensor:
+        self.optimiser.param_groups[0]["lr"] = learning_rate(self.step)
+        self.optimiser.zero_grad()
+        loss = F.cross_entropy(self.model(images), labels)
+        loss.backward()
+        self.optimiser.step()
+        self.step += 1
+        return loss.detach()
+
+    def _note_loss(self, losses: list[Tensor]) -> None:
+        value = self.ranks.mean(torch.stack(losses).mean())
+        losses.clear()
+        if not math.isfinite(value):
+            raise Diverged(f"the training loss is {value} at step {self.step}")
+        self.history.train_steps.append(self.step)
+        self.history.train_loss.append(value)
+
+    @torch.no_grad()
+    def _test(self) -> None:
+        """Loss and accuracy over the whole test set."""
+        images, labels = self.arrays.test
+        self.network.eval()
+        logits = torch.cat([self.network(chunk) for chunk in images.split(500)])
+        self.network.train()
+        self.history.test_steps.append(self.step)
+        self.history.test_loss.append(F.cross_entropy(logits, labels).item())
+        self.history.test_accuracy.append(100.0 * (logits.argmax(1) == labels).double().mean().item())
+
+    @torch.no_grad()
+    def track(self) -> None:
+        """Each hidden unit's mean activation over the first test images; of these, the mean and median per layer."""
+        self.network.eval()
+        layers = networks.hidden_activations(self.network, self.arrays.test[0][:TRACKED])
+        self.network.train()
+        units = [layer.double().mean(0).flatten() for layer in layers]
+        self.history.unit_epochs.append(self.epoch)
+        self.history.unit_mean.append([each.mean().item() for each in units])
+        self.history.unit_median.append([statistics.median(each.tolist()) for each in units])
+        if self.spec.learnable:
+            self.history.alphas.append([_alpha(each) for each in self.network if hasattr(each, "alpha")])
+
+
+def summary(history: History) -> dict[str, Any]:
+    """The numbers that tables are made of: highest accuracy, final loss times 100 as in the paper."""
+    return {
+        "best_accuracy": max(history.test_accuracy),
+        "final_accuracy": history.test_accuracy[-1],
+        "final_loss": 100.0 * history.test_loss[-1],
+        "seconds": history.seconds,
+    }
+
+
+def _alpha(module: nn.Module) -> float:
+    value = module.alpha
+    return float(value.detach().mean()) if isinstance(value, Tensor) else float(value)  # type: ignore[arg-type]
+
+
+def _images(pixels: np.ndarray) -> Tensor:
+    images = torch.from_numpy(pixels.astype(np.float32) / np.float32(255)).unsqueeze(1)
+    return images.contiguous(memory_format=torch.channels_last)
+
+
+def _seed(*parts: int) -> int:
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)

@@ -32,6 +32,10 @@ TRACKED = 1000  # test images over which each hidden unit's activation is averag
 class Diverged(Exception):
     """The loss is no longer a number."""
 
+    def __init__(self, what: str, value: float, step: int, history: "History") -> None:
+        super().__init__(f"the {what} loss is {value} at step {step}")
+        self.history = history
+
 
 @dataclass
 class History:
@@ -152,8 +156,7 @@ class _Run:
     def _note_loss(self, losses: list[Tensor]) -> None:
         value = self.ranks.mean(torch.stack(losses).mean())
         losses.clear()
-        if not math.isfinite(value):
-            raise Diverged(f"the training loss is {value} at step {self.step}")
+        self._check("training", value)
         self.history.train_steps.append(self.step)
         self.history.train_loss.append(value)
 
@@ -164,9 +167,15 @@ class _Run:
         self.network.eval()
         logits = torch.cat([self.network(chunk) for chunk in images.split(500)])
         self.network.train()
+        loss = F.cross_entropy(logits, labels).item()
+        self._check("test", loss)
         self.history.test_steps.append(self.step)
-        self.history.test_loss.append(F.cross_entropy(logits, labels).item())
+        self.history.test_loss.append(loss)
         self.history.test_accuracy.append(100.0 * (logits.argmax(1) == labels).double().mean().item())
+
+    def _check(self, what: str, value: float) -> None:
+        if not math.isfinite(value):
+            raise Diverged(what, value, self.step, self.history)
 
     @torch.no_grad()
     def track(self) -> None:

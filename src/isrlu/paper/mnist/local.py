@@ -1,0 +1,120 @@
+"""The engine on one machine: worker processes of one thread each, which is faster here than one run on all cores.
+
+A worker keeps the data in memory and takes one run after the other over its pipe. One that dies is replaced, and its
+run goes on from its last checkpoint; one whose coordinator dies ends itself, so that no run is ever trained twice.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from isrlu import environment
+from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.mnist.store import Run
+from isrlu.paper.mnist.work import TRIES, Progress, execute, lost
+
+_CONTEXT = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+
+
+class LocalEngine:
+    """`workers` processes of `threads` threads each; by default one of one thread for each core."""
+
+    def __init__(self, source: str, checkpoints: Path, *, workers: int = 0, threads: int = 1) -> None:
+        self.source, self.checkpoints, self.threads = source, checkpoints, threads
+        self.workers = workers or max(1, environment.threads() // threads)
+
+    def run(self, specs: Sequence[Spec], tell: Callable[[Progress], None]) -> Iterator[Run]:
+        """Yield each run as it ends."""
+        waiting, tries = deque(specs), Counter[str]()
+        workers = [_Worker(self) for _ in range(min(self.workers, len(specs)))]
+        try:
+            while waiting or any(worker.spec for worker in workers):
+                for number, worker in enumerate(workers):
+                    if worker.dead:
+                        workers[number] = _Worker(self)
+                    if workers[number].spec is None and waiting:
+                        workers[number].start(waiting.popleft())
+                busy = {worker.connection: worker for worker in workers if worker.spec}
+                for connection in wait(list(busy)):
+                    spec, message = busy[connection].spec, busy[connection].receive()
+                    if isinstance(message, Progress):
+                        tell(message)
+                    elif isinstance(message, Run):
+                        yield message
+                    else:
+                        tries[spec.hash] += 1
+                        if tries[spec.hash] < TRIES:
+                            waiting.appendleft(spec)
+                        else:
+                            yield lost(spec, message)
+        finally:
+            for worker in workers:
+                worker.stop()
+
+
+class _Worker:
+    """The coordinator's end of a worker: its process, its pipe, and the run that it is at."""
+
+    def __init__(self, engine: LocalEngine) -> None:
+        self.connection, theirs = _CONTEXT.Pipe()
+        arguments = (theirs, engine.source, engine.checkpoints, engine.threads)
+        self.process: BaseProcess = _CONTEXT.Process(target=_serve, args=arguments, daemon=True)
+        self.process.start()
+        theirs.close()
+        self.spec: Spec | None = None
+        self.dead = False
+
+    def start(self, spec: Spec) -> None:
+        self.spec = spec
+        with contextlib.suppress(OSError):  # it is gone: `receive` will say so
+            self.connection.send(spec)
+
+    def receive(self) -> Progress | Run | str:
+        """What the worker sent, or, where it died, how."""
+        try:
+            message = self.connection.recv()
+        except (EOFError, OSError):
+            self.stop()
+            self.spec, self.dead = None, True
+            code = self.process.exitcode or 0
+            return f"its worker was killed by signal {-code}" if code < 0 else f"its worker ended with code {code}"
+        if isinstance(message, Run):
+            self.spec = None
+        return message
+
+    def stop(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+
+
+def _serve(connection: Connection, source: str, checkpoints: Path, threads: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to handle
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    import torch
+
+    from isrlu.data import load
+    from isrlu.paper.mnist.train import Arrays
+
+    torch.set_num_threads(threads)
+    arrays = Arrays(load(source))
+    while True:
+        try:
+            spec = connection.recv()
+        except EOFError:
+            return
+        connection.send(execute(spec, arrays, checkpoints, connection.send))
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,58 @@
+"""The engine on Ray: a laptop, or a cluster by its address. Every run is a task of one core, with Ray's own retries.
+
+Checkpoints are of use where a retried run can see them: on one machine, or in a results folder that the nodes share.
+Elsewhere a run whose node died starts anew, which gives the same result.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from isrlu._errors import UserError
+from isrlu.data import load
+from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.mnist.store import Run
+from isrlu.paper.mnist.work import TRIES, Progress, execute, lost
+
+try:
+    import ray
+except ImportError:
+    raise UserError("the engine ray needs the package ray: pip install 'isrlu[ray]'") from None
+
+
+class RayEngine:
+    """Runs on the Ray cluster at `address`; None takes RAY_ADDRESS, or starts Ray on this machine."""
+
+    def __init__(self, source: str, checkpoints: Path, *, address: str | None = None, threads: int = 1) -> None:
+        self.source, self.checkpoints, self.address, self.threads = source, checkpoints, address, threads
+
+    def run(self, specs: Sequence[Spec], tell: Callable[[Progress], None]) -> Iterator[Run]:
+        """Yield each run as it ends; Ray's dashboard shows the ones at work."""
+        started = not ray.is_initialized()
+        if started:
+            try:
+                ray.init(address=self.address, log_to_driver=False, configure_logging=False)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise UserError(f"cannot reach Ray at {self.address}: {str(error).partition(chr(10))[0]}") from None
+        try:
+            data = ray.put(load(self.source))
+            task = ray.remote(num_cpus=self.threads, max_retries=TRIES - 1)(_task)
+            pending = {task.remote(spec, data, self.checkpoints, self.threads): spec for spec in specs}
+            while pending:
+                (finished, *_), _ = ray.wait(list(pending), num_returns=1)
+                spec = pending.pop(finished)
+                try:
+                    yield ray.get(finished)
+                except ray.exceptions.RayError as error:
+                    yield lost(spec, f"its worker died ({type(error).__name__})")
+        finally:
+            if started:
+                ray.shutdown()
+
+
+def _task(spec: Spec, data: object, checkpoints: Path, threads: int) -> Run:
+    import torch
+
+    from isrlu.paper.mnist.train import Arrays
+
+    torch.set_num_threads(threads)
+    return execute(spec, Arrays(data), checkpoints)  # type: ignore[arg-type]

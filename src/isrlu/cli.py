@@ -41,6 +41,7 @@ def info() -> None:
 
 
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results and the report.")]
+Data = Annotated[str | None, typer.Option("--data", help="Folder of MNIST's IDX files, or of data of their form.")]
 
 
 @app.command()
@@ -50,6 +51,10 @@ def reproduce(
     again: Annotated[bool, typer.Option("--again", help="Repeat what is already done.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="Name the experiments with their expected times.")] = False,
     out: Out = Path("results"),
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each row of the MNIST tables.")] = None,
+    engine: Annotated[str, typer.Option(help="What trains: local, ray, or ray:ADDRESS.")] = "local",
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Train part I of N only; then merge.")] = None,
+    data: Data = None,
 ) -> None:
     """Rebuild the paper's tables and figures on this machine and write the report."""
     from rich.console import Console
@@ -61,7 +66,15 @@ def reproduce(
         show.listing(console, registry.select(names or []))
         return
     raise typer.Exit(
-        runner.reproduce(names or [], out, full=full, again=again, console=console, errors=Console(stderr=True))
+        runner.reproduce(
+            names or [],
+            out,
+            full=full,
+            again=again,
+            console=console,
+            errors=Console(stderr=True),
+            options={"seeds": seeds, "engine": engine, "shard": shard, "data": data},
+        )
     )
 
 

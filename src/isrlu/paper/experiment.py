@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -132,6 +132,8 @@ class Context:
     full: bool = False
     progress: Callable[..., None] = _silent
     """progress(text, done=None, total=None): what is being done now, and how much of it."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the user asked for beyond the preset (seeds, engine, shard, data); each experiment takes what it knows."""
 
     def remember(self, key: str, compute: Callable[[], Any]) -> Any:
         """compute() as JSON data, or what it gave in a run that was interrupted later.
@@ -156,7 +158,11 @@ class Context:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An entry of the registry: `module` is imported when it runs, and offers `run(context: Context) -> Result`."""
+    """An entry of the registry: `module` is imported when it runs, and offers `run(context: Context) -> Result`.
+
+    A module may also offer `is_current(environment, context) -> bool`: False where the stored result, known by its
+    environment, does not answer what is asked now (it has fewer seeds, say), and the experiment is to run again.
+    """
 
     name: str
     title: str

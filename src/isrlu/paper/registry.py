@@ -2,7 +2,8 @@
 
 import difflib
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from isrlu._errors import UserError
 from isrlu.paper.experiment import Context, Experiment, Result
@@ -36,6 +37,12 @@ def select(names: Sequence[str]) -> list[Experiment]:
             hint = f" (did you mean {close[0]}?)" if close else ""
             raise UserError(f"unknown experiment {name!r}{hint}: known are {', '.join(known)}")
     return [entry for entry in EXPERIMENTS if not names or entry.name in names]
+
+
+def is_current(entry: Experiment, environment: Mapping[str, Any], context: Context) -> bool:
+    """Whether a stored result, known by its environment, is what the context asks for."""
+    ask = getattr(importlib.import_module(entry.module), "is_current", None)
+    return ask is None or ask(environment, context)
 
 
 def load(entry: Experiment) -> Callable[[Context], Result]:

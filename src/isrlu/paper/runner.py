@@ -1,9 +1,11 @@
 """Run experiments one after the other: what is done stays done, what fails is told, and the report comes last."""
 
+import dataclasses
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,7 +20,16 @@ from isrlu.paper.results import Damaged, Record, Store, StoreError
 FAILED, INTERRUPTED = 1, 130
 
 
-def reproduce(names: Sequence[str], out: Path, *, full: bool, again: bool, console: Console, errors: Console) -> int:
+def reproduce(
+    names: Sequence[str],
+    out: Path,
+    *,
+    full: bool,
+    again: bool,
+    console: Console,
+    errors: Console,
+    options: Mapping[str, Any] | None = None,
+) -> int:
     """Run the experiments of these names (all, if none) and write the report; returns the exit code."""
     entries = registry.select(names)
     preset = "full" if full else "quick"
@@ -32,7 +43,7 @@ def reproduce(names: Sequence[str], out: Path, *, full: bool, again: bool, conso
     with store.exclusive():
         for entry in entries:
             try:
-                _run(entry, store, preset, again, console)
+                _run(entry, store, preset, again, console, options or {})
                 finished += 1
             except KeyboardInterrupt:
                 warn(f"stopped in {entry.name}; {finished} of {len(entries)} are finished: the same command goes on")
@@ -50,7 +61,9 @@ def reproduce(names: Sequence[str], out: Path, *, full: bool, again: bool, conso
     return FAILED if failed else 0
 
 
-def _run(entry: Experiment, store: Store, preset: str, again: bool, console: Console) -> None:
+def _run(
+    entry: Experiment, store: Store, preset: str, again: bool, console: Console, options: Mapping[str, Any]
+) -> None:
     folder = store.folder(entry.name, preset)
     if again:
         folder.clear()
@@ -59,13 +72,14 @@ def _run(entry: Experiment, store: Store, preset: str, again: bool, console: Con
     except Damaged as error:
         store.warn(f"{error}; {entry.name} runs again")
         record = None
-    if record is not None:
+    context = Context(folder, preset == "full", options=options)
+    if record is not None and registry.is_current(entry, record.environment, context):
         date = str(record.environment.get("date", "before"))[:10]
         console.print(f"[green]done[/] {entry.name} ({preset}, {date}; --again repeats it)", highlight=False)
         return
     start = time.perf_counter()
     with _Watch(entry, preset, console) as watch:
-        found = registry.load(entry)(Context(folder, preset == "full", watch.progress))
+        found = registry.load(entry)(dataclasses.replace(context, progress=watch.progress))
     seconds = time.perf_counter() - start
     if not (found.tables or found.figures):
         raise RuntimeError("it returned neither a table nor a figure")

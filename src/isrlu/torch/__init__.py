@@ -1,0 +1,8 @@
+"""ISRLU and ISRU for PyTorch: functions, modules, and ways to put them into existing models."""
+
+from isrlu.torch._functional import isrlu, isru, isru_sigmoid
+from isrlu.torch._modules import ISRLU, ISRU, ISRUSigmoid
+from isrlu.torch._register import register
+from isrlu.torch._swap import swap
+
+__all__ = ["ISRLU", "ISRU", "ISRUSigmoid", "isrlu", "isru", "isru_sigmoid", "register", "swap"]

@@ -1,0 +1,79 @@
+"""The three functions in plain torch ops: for compilers, exporters, function transforms, subclasses and other devices.
+
+    isrlu(x)        = x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0
+    isru(x)         = x / sqrt(1 + alpha x^2)
+    isru_sigmoid(x) = (1 + isru(x / 2)) / 2
+
+Written that way, x^2 overflows, and the derivative that autograd makes of x r, r = 1/sqrt(1 + alpha x^2), has two terms
+that cancel for large |x|: r - alpha x^2 r^3. So beyond the bend, where z = sqrt(alpha) x is large, the same function is
+written in t = 1/z, which has neither problem, to any order of derivative:
+
+    isru(x) = sign(x) / sqrt(alpha) / sqrt(1 + t^2)         derivative: t^3 / (1 + t^2)^(3/2)
+
+Every `where` gets harmless numbers in the branch that it does not take, because autograd multiplies that branch's
+derivative by zero, and zero times infinity is NaN.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+BEND = 0.5  # |z| from which t = 1/z is used: below it, the two terms of the derivative differ by a factor of 5 or more
+
+
+def isrlu(x: Tensor, alpha: float | Tensor) -> Tensor:
+    """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0; alpha is a number or broadcasts against x."""
+    return _inverse_root_unit(x, alpha, linear=True)
+
+
+def isru(x: Tensor, alpha: float | Tensor) -> Tensor:
+    """x / sqrt(1 + alpha x^2); alpha is a number or broadcasts against x."""
+    return _inverse_root_unit(x, alpha, linear=False)
+
+
+def isru_sigmoid(x: Tensor) -> Tensor:
+    """(1 + a) / 2 with a = isru(|x|/2); for x < 0 r^2 / (2 (1 + a)), r = 1/sqrt(1 + x^2/4), which keeps the tail."""
+    half = compute(x) * 0.5
+    v = torch.where(half < 0, -half, half)  # not abs(), whose derivative at 0 is 0
+    far = v > BEND
+    t = torch.where(far, torch.where(far, v, 1.0).reciprocal(), torch.where(far, 0.0, v))
+    w = torch.rsqrt(1 + t * t)
+    a, r = torch.where(far, w, t * w), torch.where(far, t * w, w)
+    return torch.where(half < 0, (0.5 * r) * (r / (1 + a)), 0.5 + 0.5 * a).to(x.dtype)
+
+
+def compute(x: Tensor) -> Tensor:
+    """x in the dtype it is computed in: float16 and bfloat16 go through float32 and are rounded once, at the end."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def per_channel(alpha: float | Tensor, x: Tensor) -> float | Tensor:
+    """A tensor of one alpha or of one per channel (dim 1), shaped to broadcast against x; a number as it is."""
+    if not isinstance(alpha, Tensor):
+        return alpha
+    return alpha.reshape(()) if alpha.numel() == 1 else alpha.reshape(alpha.numel(), *[1] * (x.dim() - 2))
+
+
+def _inverse_root_unit(x: Tensor, alpha: float | Tensor, *, linear: bool) -> Tensor:
+    wide = compute(x)
+    if isinstance(alpha, Tensor):
+        alpha = alpha.to(wide.dtype)
+        root = torch.where(alpha > 0, alpha, 1.0).sqrt()
+        limit = torch.finfo(wide.dtype).max
+        z = root * wide.clamp(-limit, limit)  # at infinity the gradient of alpha would be 0 times x
+    else:
+        root = math.sqrt(alpha) or 1.0
+        z = root * wide
+    far = z < -BEND if linear else z.abs() > BEND
+    same = wide >= 0 if linear else None
+    if isinstance(alpha, Tensor) or alpha == 0:  # then f(x) is x, and must not be computed where x^2 would overflow
+        far = far & (alpha > 0)
+        huge = (wide.abs() > math.sqrt(torch.finfo(wide.dtype).max)) & (alpha == 0)
+        same = huge if same is None else huge | same
+    near = torch.where(far if same is None else far | same, 0.0, wide)
+    t = torch.where(far, z, 1.0).reciprocal()
+    w = torch.rsqrt(1 + torch.where(far, t * t, (alpha * near) * near))
+    saturated = w * (-1 / root) if linear else torch.sign(wide) * (w * (1 / root))
+    y = torch.where(far, saturated, near * w)
+    return (y if same is None else torch.where(same, wide, y)).to(x.dtype)

@@ -1,0 +1,102 @@
+"""`isrlu`, `isru`, `isru_sigmoid`: one call, two ways. Plain CPU tensors go to the kernels, all else to the formula."""
+
+import math
+
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+from isrlu._checks import check_alpha, check_method
+from isrlu.torch import _formula, _native
+
+FORMULAS = {"isrlu": _formula.isrlu, "isru": _formula.isru}
+_fast = _native.fast_forward
+
+
+def isrlu(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method: str = "full") -> Tensor:
+    """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0.
+
+    Args:
+        x: float16, bfloat16, float32 or float64, of any shape, layout and device.
+        alpha: a number >= 0, or a tensor of one value or of one value per channel (dim 1 of x, as PReLU has it), whose
+            values are taken as they are.
+        inplace: write the result into x; a later backward needs the output alone.
+        method: the way to the inverse square root on CPU. Compilers and other devices have only one: "full".
+
+    >>> import torch
+    >>> isrlu(torch.tensor([-2.0, 0.0, 2.0]), alpha=2.0)
+    tensor([-0.6667,  0.0000,  2.0000])
+    """
+    if not is_dynamo_compiling():
+        y = _fast("isrlu", x, alpha, inplace, method)
+        if y is not None:
+            return y
+    return _with_alpha("isrlu", x, alpha, inplace, method)
+
+
+def isru(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method: str = "full") -> Tensor:
+    """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `isrlu`.
+
+    >>> import torch
+    >>> isru(torch.tensor([-2.0, 0.0, 2.0]), alpha=2.0)
+    tensor([-0.6667,  0.0000,  0.6667])
+    """
+    if not is_dynamo_compiling():
+        y = _fast("isru", x, alpha, inplace, method)
+        if y is not None:
+            return y
+    return _with_alpha("isru", x, alpha, inplace, method)
+
+
+def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tensor:
+    """(1 + isru(x/2)) / 2, the stand-in for the logistic sigmoid; arguments as of `isrlu`.
+
+    >>> import torch
+    >>> isru_sigmoid(torch.tensor([-1.5, 0.0, 1.5]))
+    tensor([0.2000, 0.5000, 0.8000])
+    """
+    if not is_dynamo_compiling():
+        y = _fast("isru_sigmoid", x, 0.0, inplace, method)
+        if y is not None:
+            return y
+    check_method(method)
+    _check_input(x)
+    if not is_dynamo_compiling() and _native.takes(x):
+        return _native.apply("isru_sigmoid", x, 0.0, inplace, method)
+    return x.copy_(_formula.isru_sigmoid(x.clone())) if inplace else _formula.isru_sigmoid(x)
+
+
+def _with_alpha(name: str, x: Tensor, alpha: float | Tensor, inplace: bool, method: str) -> Tensor:
+    """The general way: check everything, then the kernels with autograd, or the formula."""
+    check_method(method)
+    _check_input(x)
+    if isinstance(alpha, Tensor):
+        _check_alpha_tensor(alpha, x)
+    elif not (
+        isinstance(alpha, float) and 0.0 <= alpha < math.inf
+    ):  # a compiler's symbolic float knows no more than this
+        alpha = check_alpha(alpha)
+    if not is_dynamo_compiling() and _native.takes(x) and (not isinstance(alpha, Tensor) or _native.takes(alpha)):
+        return _native.apply(name, x, alpha, inplace, method)
+    alpha = _formula.per_channel(alpha, x)
+    formula = FORMULAS[name]
+    return x.copy_(formula(x.clone(), alpha)) if inplace else formula(x, alpha)
+
+
+def _check_input(x: Tensor) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
+    if x.dtype not in _native.DTYPES:
+        raise TypeError(f"x must be float16, bfloat16, float32 or float64, got {x.dtype}")
+
+
+def _check_alpha_tensor(alpha: Tensor, x: Tensor) -> None:
+    if alpha.dtype not in _native.DTYPES:
+        raise TypeError(f"alpha must be float16, bfloat16, float32 or float64, got {alpha.dtype}")
+    if alpha.device != x.device:
+        raise ValueError(f"alpha is on {alpha.device}, x on {x.device}: move one of them")
+    channels = x.shape[1] if x.dim() > 1 else 1
+    if alpha.dim() > 1 or alpha.numel() not in (1, channels):
+        raise ValueError(
+            f"alpha must hold one value or one per channel ({channels} for x of shape {tuple(x.shape)}), "
+            f"got shape {tuple(alpha.shape)}"
+        )

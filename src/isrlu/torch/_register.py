@@ -1,0 +1,16 @@
+"""`register`: the activations by name in transformers' configurations."""
+
+
+def register() -> None:
+    """Add "isrlu" and "isru" to transformers' ACT2FN, so that a configuration may say hidden_act="isrlu".
+
+    Raises ImportError where transformers is not installed.
+    """
+    try:
+        from transformers.activations import ACT2FN
+    except ImportError as error:
+        raise ImportError("isrlu.torch.register() needs transformers: pip install transformers") from error
+    from isrlu.torch._modules import ISRLU, ISRU
+
+    ACT2FN["isrlu"] = ISRLU
+    ACT2FN["isru"] = ISRU

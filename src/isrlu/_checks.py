@@ -1,6 +1,8 @@
 """What every framework module refuses, in the same words."""
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 METHODS = ("full", "approx", "newton1", "newton2", "ieee", "kinney", "table")
@@ -24,6 +26,24 @@ def check_alpha(alpha: Any) -> float:
     return value
 
 
+def check_learnable_alpha(alpha: Any, learnable: bool, num_parameters: int) -> float:
+    """Return a layer's `alpha` as a float, or raise if the layer can't be made.
+
+    >>> check_learnable_alpha(0, learnable=True, num_parameters=1)
+    Traceback (most recent call last):
+        ...
+    ValueError: a learnable alpha is positive: start it above 0
+    """
+    value = check_alpha(alpha)
+    if learnable and value == 0:
+        raise ValueError("a learnable alpha is positive: start it above 0")
+    if isinstance(num_parameters, bool) or not isinstance(num_parameters, int) or num_parameters < 1:
+        raise ValueError(f"num_parameters must be a whole number >= 1, got {num_parameters!r}")
+    if not learnable and num_parameters != 1:
+        raise ValueError(f"num_parameters={num_parameters!r} needs learnable=True")
+    return value
+
+
 def check_method(method: str) -> str:
     """Return `method` if it is a known way to the inverse square root.
 
@@ -35,3 +55,15 @@ def check_method(method: str) -> str:
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: known are {', '.join(METHODS)}")
     return method
+
+
+@contextlib.contextmanager
+def require(framework: str, extra: str | None = None) -> Iterator[None]:
+    """Around the imports of `framework`: where it is missing, one line that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != framework:
+            raise  # the framework is there, and lacks something itself
+        hint = f"pip install 'isrlu[{extra or framework}]'"
+        raise ModuleNotFoundError(f"{framework} is not installed: {hint}", name=error.name) from None

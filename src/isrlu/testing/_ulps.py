@@ -51,8 +51,8 @@ def ulp_error(
     """|actual - true| / ulp(true), element by element, for `actual` of `dtype` and `true` in float64.
 
     Correct rounding is an error of at most 0.5 (1 in float64, whose true values are themselves rounded). An infinity
-    counts as the number after the largest one. Two NaN agree, one NaN is an infinite error. With `signs` a wrong sign is
-    one too, even on a zero. `flush` forgives a zero where the true value is smaller than every normal number.
+    counts as the number after the largest one. Two NaN agree, one NaN is an infinite error. With `signs` a wrong sign
+    is one too, even on a zero. `flush` forgives a zero where the true value is smaller than every normal number.
 
     >>> float(ulp_error(1.0 + 2.0**-22, 1.0, "float32"))
     2.0

@@ -1,0 +1,63 @@
+"""ISRLU and ISRU as Flax nnx modules, with a fixed or a learnable alpha.
+
+>>> from flax import nnx
+>>> layers = nnx.Sequential(nnx.Linear(2, 8, rngs=nnx.Rngs(0)), ISRLU(), nnx.Linear(8, 1, rngs=nnx.Rngs(1)))
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from isrlu import jax as functions
+from isrlu._checks import check_learnable_alpha, require
+
+with require("flax", "jax"):
+    import jax
+    import jax.numpy as jnp
+    from flax import nnx
+
+__all__ = ["ISRLU", "ISRU"]
+
+
+class _WithAlpha(nnx.Module):
+    """An activation with an alpha; a learnable one is kept as its logarithm, and so stays positive.
+
+    Args:
+        alpha: a number >= 0; where it is learnable, the number above 0 that it starts from.
+        learnable: whether alpha is a parameter.
+        num_parameters: 1 learnable alpha for all, or one per feature (the last axis).
+        param_dtype: of the parameter.
+    """
+
+    _function: ClassVar[Callable[..., jax.Array]]
+
+    def __init__(
+        self, alpha: float = 1.0, *, learnable: bool = False, num_parameters: int = 1, param_dtype: Any = jnp.float32
+    ) -> None:
+        self._fixed = check_learnable_alpha(alpha, learnable, num_parameters)
+        if learnable:
+            self.log_alpha = nnx.Param(jnp.full((num_parameters,), math.log(self._fixed), param_dtype))
+        self.learnable = learnable
+
+    @property
+    def alpha(self) -> float | jax.Array:
+        """The number, or the learned values, in float32 or better."""
+        if not self.learnable:
+            return self._fixed
+        log_alpha = self.log_alpha[...]
+        return jnp.exp(log_alpha.astype(jnp.promote_types(log_alpha.dtype, jnp.float32)))
+
+    def __call__(self, x: Any) -> jax.Array:
+        return type(self)._function(x, self.alpha)
+
+
+class ISRLU(_WithAlpha):
+    """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0."""
+
+    _function = staticmethod(functions.isrlu)
+
+
+class ISRU(_WithAlpha):
+    """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `ISRLU`."""
+
+    _function = staticmethod(functions.isru)

@@ -1,0 +1,116 @@
+"""ISRLU and ISRU for JAX: `isrlu`, `isru` and `isru_sigmoid`, to be used as the functions of `jax.nn` are.
+
+>>> import jax, jax.numpy as jnp
+>>> isrlu(jnp.array([2.0, -1.0]))
+Array([ 2.        , -0.70710677], dtype=float32)
+>>> jax.grad(isrlu)(-1.0)
+Array(0.35355338, dtype=float32, weak_type=True)
+"""
+
+import functools
+from typing import Any
+
+from isrlu import _formula
+from isrlu._checks import check_alpha, require
+
+with require("jax"):
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from jax.custom_derivatives import SymbolicZero
+
+__all__ = ["isrlu", "isru", "isru_sigmoid"]
+
+
+def isrlu(x: Any, alpha: Any = 1.0) -> jax.Array:
+    """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0.
+
+    Args:
+        x: array of any real dtype; float16 and bfloat16 are computed in float32 and rounded once.
+        alpha: a number >= 0, or an array that broadcasts against x. Differentiable, as x is.
+
+    Returns:
+        An array of x's dtype (integers become the default float).
+
+    Raises:
+        ValueError: for a negative or non-finite number as alpha. The values of an array are not looked at.
+    """
+    return _apply("isrlu", x, _checked(alpha))
+
+
+def isru(x: Any, alpha: Any = 1.0) -> jax.Array:
+    """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `isrlu`."""
+    return _apply("isru", x, _checked(alpha))
+
+
+@jax.jit
+def isru_sigmoid(x: Any) -> jax.Array:
+    """(1 + isru(x/2)) / 2, the stand-in for the logistic sigmoid: the same slope 1/4 at 0.
+
+    >>> isru_sigmoid(0.0)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
+    x = _real(x)
+    return _sigmoid(x.astype(_compute_dtype(x.dtype))).astype(x.dtype)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _apply(name: str, x: Any, alpha: Any) -> jax.Array:
+    x, alpha = _real(x), _real(alpha)
+    compute = _compute_dtype(x.dtype)
+    return _value_and_root(name, x.astype(compute), alpha.astype(compute))[0].astype(x.dtype)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _value_and_root(name: str, x: jax.Array, alpha: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """f and r of `_formula`. The derivatives of both are products of both: the rule below holds for every order."""
+    formula = {"isrlu": _formula.isrlu, "isru": _formula.isru}[name]
+    return formula(jnp, x, alpha, _formula.LIMITS[x.dtype.name])
+
+
+def _value_and_root_jvp(name: str, primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    """df/dx = r^3, df/dalpha = -f^3 / 2, dr/dx = -alpha f r^2, dr/dalpha = -f^2 r / 2; f counts as 0 where r is 1."""
+    x, alpha = primals
+    f, r = _value_and_root(name, x, alpha)
+    bent = jnp.where(x >= 0, 0.0, f) if name == "isrlu" else f
+    slopes_x = (r * r * r, -jnp.where(alpha == 0, 0.0, alpha * bent) * r * r)
+    slopes_alpha = (-0.5 * bent * bent * bent, -0.5 * bent * bent * r)
+    # Not a zero tangent times a slope: the slope in alpha can be infinite, and the product NaN.
+    terms = [
+        [slope * tangent for slope in slopes]
+        for slopes, tangent in zip((slopes_x, slopes_alpha), tangents, strict=True)
+        if not isinstance(tangent, SymbolicZero)
+    ]
+    df, dr = (sum(parts[1:], parts[0]) for parts in zip(*terms, strict=True))
+    return (f, r), (jnp.broadcast_to(df, f.shape), jnp.broadcast_to(dr, r.shape))
+
+
+_value_and_root.defjvp(_value_and_root_jvp, symbolic_zeros=True)
+
+
+@jax.custom_jvp
+def _sigmoid(x: jax.Array) -> jax.Array:
+    return _formula.isru_sigmoid(jnp, x, _formula.LIMITS[x.dtype.name])[0]
+
+
+@_sigmoid.defjvp
+def _sigmoid_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    """ds/dx = r^3 / 4, with the root of isru(x/2), which knows its own derivative."""
+    (x,), (tangent,) = primals, tangents
+    _, r = _value_and_root("isru", x * 0.5, jnp.ones_like(x))
+    return _sigmoid(x), r * r * r * (0.25 * tangent)
+
+
+def _checked(alpha: Any) -> Any:
+    return alpha if isinstance(alpha, (jax.Array, np.ndarray)) else check_alpha(alpha)
+
+
+def _real(x: Any) -> jax.Array:
+    x = jnp.asarray(x)
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        raise TypeError(f"isrlu takes real arrays, got {x.dtype}")
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
+
+
+def _compute_dtype(dtype: Any) -> Any:
+    return jnp.promote_types(dtype, jnp.float32)

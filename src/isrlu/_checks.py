@@ -26,10 +26,10 @@ def check_alpha(alpha: Any) -> float:
     return value
 
 
-def check_learnable_alpha(alpha: Any, learnable: bool, num_parameters: int) -> float:
+def check_learnable_alpha(alpha: Any, learnable: bool, num_parameters: int = 1) -> float:
     """Return a layer's `alpha` as a float, or raise if the layer can't be made.
 
-    >>> check_learnable_alpha(0, learnable=True, num_parameters=1)
+    >>> check_learnable_alpha(0, learnable=True)
     Traceback (most recent call last):
         ...
     ValueError: a learnable alpha is positive: start it above 0

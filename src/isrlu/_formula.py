@@ -6,66 +6,62 @@ With a = |x|, d = 1 + alpha a^2 and the inverse root r = 1 / sqrt(d), everything
     r  = sqrt(1 / d)         dr/dx = -alpha f r^2           dr/dalpha = -f^2 r / 2
 
 What the plain formula gets wrong, and what is done about it:
-- alpha a^2 overflows. Then r is 0, as it should be, but f = a 0 is not: beyond FAR / sqrt(alpha), where f is 1 / sqrt(alpha)
-  to the last bit, that is what is taken.
+- alpha a^2 overflows. Then r is 0, as it should be, but f = a 0 is not: beyond far / sqrt(alpha), where f is
+  1 / sqrt(alpha) to the last bit, that is what is taken.
 - (alpha a) a, and not alpha (a a), overflows only where f has long been saturated, however small alpha is.
-- alpha = 0 and a = inf make 0 inf = NaN: the product is formed with the largest finite number instead.
+- alpha = 0 and a = inf make 0 inf = NaN: for alpha = 0 every x passes as it is.
 - The derivative that autograd would make, r - alpha x^2 r^3, cancels: so the frameworks are given r^3.
 
 sqrt(1 / d) instead of 1 / sqrt(d): it is rounded better (the error of the quotient is halved by the root), and XLA
 turns 1 / sqrt(d) into its rsqrt, whose special cases cost more instructions than the root and the division.
 """
 
-from dataclasses import dataclass
+import math
 from types import ModuleType
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Limits:
-    """Of a dtype: the largest finite number; FAR, a power of 2 beyond which 1 + FAR^2 is FAR^2, which does not overflow."""
-
-    largest: float
-    far: float
+# Of each dtype that is computed in: so large that 1 + far^2 is far^2, and so small that this does not overflow.
+FAR = {"float32": 2.0**30, "float64": 2.0**60}
 
 
-LIMITS = {
-    "float32": Limits(largest=(2.0 - 2.0**-23) * 2.0**127, far=2.0**30),
-    "float64": Limits(largest=(2.0 - 2.0**-52) * 2.0**1023, far=2.0**60),
-}
+def curve(ops: ModuleType, a: Any, alpha: Any, far: float) -> tuple[Any, Any]:
+    """f = a / sqrt(1 + alpha a^2) and r = 1 / sqrt(1 + alpha a^2), for a >= 0 and alpha >= 0, but not 0 times inf."""
+    r = ops.sqrt(1.0 / (1.0 + (alpha * a) * a))
+    bound = 1.0 / ops.sqrt(alpha)
+    return ops.where(a > far * bound, bound, a * r), r
 
 
-def curve(ops: ModuleType, a: Any, alpha: Any, limits: Limits) -> tuple[Any, Any]:
-    """f = a / sqrt(1 + alpha a^2) and r = 1 / sqrt(1 + alpha a^2), for a >= 0 (inf and NaN too) and alpha >= 0."""
-    finite = ops.minimum(a, limits.largest)
-    r = ops.sqrt(1.0 / (1.0 + (alpha * finite) * finite))
-    bound = 1.0 / ops.sqrt(alpha)  # inf for alpha = 0
-    return ops.where(a > limits.far * bound, bound, a * r), r
-
-
-def isrlu(ops: ModuleType, x: Any, alpha: Any, limits: Limits) -> tuple[Any, Any]:
+def isrlu(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
     """f(x) and the inverse root r, so that f'(x) = r^3: (x, 1) for x >= 0, the curve for x < 0.
 
     A subnormal x counts as x >= 0 where the hardware reads it as 0 (XLA, TensorFlow), and so passes unflushed.
     """
-    f, r = curve(ops, -x, alpha, limits)
-    return ops.where(x >= 0, x, -f), ops.where(x >= 0, ops.ones_like(r), r)
+    f, r = curve(ops, -x, alpha, far)
+    passes = x >= -_infinite_if_zero(ops, alpha)
+    return ops.where(passes, x, -f), ops.where(passes, ops.ones_like(r), r)
 
 
-def isru(ops: ModuleType, x: Any, alpha: Any, limits: Limits) -> tuple[Any, Any]:
+def isru(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
     """f(x) and the inverse root r, so that f'(x) = r^3, for all x: odd, with -0.0 for -0.0.
 
-    Where x == 0, x itself: this holds for a subnormal too where the hardware reads it as 0, and spares it the flush.
+    Only 0 passes as it is, and with it a subnormal where the hardware reads it as 0: that spares it the flush.
     """
-    f, r = curve(ops, ops.abs(x), alpha, limits)
-    return ops.where(x == 0, x, ops.where(x < 0, -f, f)), r
+    a = ops.abs(x)
+    f, r = curve(ops, a, alpha, far)
+    passes = a <= _infinite_if_zero(ops, alpha)
+    return ops.where(passes, x, ops.where(x < 0, -f, f)), ops.where(passes, ops.ones_like(r), r)
 
 
-def isru_sigmoid(ops: ModuleType, x: Any, limits: Limits) -> tuple[Any, Any]:
+def isru_sigmoid(ops: ModuleType, x: Any, far: float) -> tuple[Any, Any]:
     """s(x) = (1 + isru(x/2)) / 2 and the inverse root r = 1 / sqrt(1 + x^2/4), so that s'(x) = r^3 / 4.
 
     For x < 0 the sum cancels, to nothing from x = -1e4 on. There, with a = -isru(x/2), it is (1 - a) / 2 =
     (1 - a^2) / (2 (1 + a)) = r^2 / (2 (1 + a)), which keeps its relative accuracy down to the true tail 1/x^2.
     """
-    a, r = curve(ops, ops.abs(x) * 0.5, ops.ones_like(x), limits)
+    a, r = curve(ops, ops.abs(x) * 0.5, ops.ones_like(x), far)
     return ops.where(x < 0, (0.5 * r) * (r / (1.0 + a)), 0.5 + 0.5 * a), r
+
+
+def _infinite_if_zero(ops: ModuleType, alpha: Any) -> Any:
+    """inf for alpha = 0, else 0."""
+    return ops.where(alpha == 0, ops.full_like(alpha, math.inf), ops.zeros_like(alpha))

@@ -1,0 +1,172 @@
+"""ISRLU and ISRU for Keras 3, on the TensorFlow, JAX and PyTorch backends: functions and layers.
+
+The functions are registered: a model with `layers.Dense(64, activation=isrlu)` saves, and loads wherever `isrlu.keras`
+has been imported. On a Keras symbolic tensor they make a layer, so that they can be called in a functional model.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from isrlu import _formula
+from isrlu._checks import check_alpha, check_learnable_alpha, require
+
+with require("keras"):
+    import keras
+    from keras import ops
+
+__all__ = ["ISRLU", "ISRU", "isrlu", "isru", "isru_sigmoid"]
+
+
+@keras.saving.register_keras_serializable("isrlu", "isrlu")
+def isrlu(x: Any, alpha: Any = 1.0) -> Any:
+    """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0.
+
+    Args:
+        x: tensor; float16 and bfloat16 are computed in float32 and rounded once, integers become the default float.
+        alpha: a number >= 0, or a tensor that broadcasts to x's shape. Differentiable, as x is.
+
+    Returns:
+        A tensor of x's shape and dtype.
+
+    Raises:
+        ValueError: for a negative or non-finite number as alpha. The values of a tensor are not looked at.
+    """
+    return _with_alpha(ISRLU, _formula.isrlu, x, alpha)
+
+
+@keras.saving.register_keras_serializable("isrlu", "isru")
+def isru(x: Any, alpha: Any = 1.0) -> Any:
+    """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `isrlu`."""
+    return _with_alpha(ISRU, _formula.isru, x, alpha)
+
+
+@keras.saving.register_keras_serializable("isrlu", "isru_sigmoid")
+def isru_sigmoid(x: Any) -> Any:
+    """(1 + isru(x/2)) / 2, the stand-in for the logistic sigmoid: the same slope 1/4 at 0."""
+    if isinstance(x, keras.KerasTensor):
+        return keras.layers.Activation(isru_sigmoid)(x)
+    wide, dtype = _widened(x)
+
+    @ops.custom_gradient
+    def sigmoid(x: Any) -> tuple[Any, Callable[..., Any]]:
+        value, r = _formula.isru_sigmoid(ops, x, _far(x))
+        return value, lambda *args, upstream=None: _upstream(args, upstream) * (0.25 * r * r * r)
+
+    return ops.cast(sigmoid(wide), dtype)
+
+
+class _WithAlpha(keras.layers.Layer):
+    """An activation with an alpha; a learnable one is kept as its logarithm, and so stays positive.
+
+    Args:
+        alpha: a number >= 0; where it is learnable, the number above 0 that it starts from.
+        learnable: whether alpha is a weight, of the input's shape without the batch axis, as in `keras.layers.PReLU`.
+        shared_axes: axes along which one learnable alpha is shared: [1, 2] for one per channel of an image.
+        **kwargs: as of every layer, such as `name` and `dtype`.
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        learnable: bool = False,
+        shared_axes: int | list[int] | tuple[int, ...] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.initial_alpha = check_learnable_alpha(alpha, learnable)
+        self.learnable = learnable
+        self.shared_axes = [shared_axes] if isinstance(shared_axes, int) else list(shared_axes or [])
+        if self.shared_axes and not learnable:
+            raise ValueError(f"shared_axes={shared_axes!r} needs learnable=True")
+        self.log_alpha = None
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        if self.learnable:
+            shape = [1 if axis in self.shared_axes else size for axis, size in enumerate(input_shape)][1:]
+            # autocast=False: alpha stays in float32 in a mixed-precision model.
+            start = keras.initializers.Constant(math.log(self.initial_alpha))
+            self.log_alpha = self.add_weight(name="log_alpha", shape=shape, initializer=start, autocast=False)
+        self.built = True
+
+    @property
+    def alpha(self) -> Any:
+        """The number, or the learned values."""
+        return self.initial_alpha if self.log_alpha is None else ops.exp(self.log_alpha)
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        return input_shape
+
+    def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
+        return keras.KerasTensor(inputs.shape, self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"alpha": self.initial_alpha, "learnable": self.learnable, "shared_axes": self.shared_axes or None}
+        return super().get_config() | own
+
+
+@keras.saving.register_keras_serializable("isrlu", "ISRLU")
+class ISRLU(_WithAlpha):
+    """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0."""
+
+    def call(self, inputs: Any) -> Any:
+        return isrlu(inputs, self.alpha)
+
+
+@keras.saving.register_keras_serializable("isrlu", "ISRU")
+class ISRU(_WithAlpha):
+    """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `ISRLU`."""
+
+    def call(self, inputs: Any) -> Any:
+        return isru(inputs, self.alpha)
+
+
+def _with_alpha(layer: type[_WithAlpha], formula: Callable[..., Any], x: Any, alpha: Any) -> Any:
+    """The formula with the derivatives r^3 and -f^3 / 2; in alpha only where alpha is a tensor."""
+    number = not (ops.is_tensor(alpha) or isinstance(alpha, keras.Variable) or hasattr(alpha, "ndim"))
+    if number:
+        alpha = check_alpha(alpha)
+    if isinstance(x, keras.KerasTensor):
+        return layer(alpha)(x)
+    wide, dtype = _widened(x)
+    alpha = ops.convert_to_tensor(alpha, wide.dtype) if number else ops.cast(alpha, wide.dtype)
+
+    @ops.custom_gradient
+    def in_x(x: Any) -> tuple[Any, Callable[..., Any]]:
+        f, r = formula(ops, x, alpha, _far(x))
+        return f, lambda *args, upstream=None: _upstream(args, upstream) * (r * r * r)
+
+    @ops.custom_gradient
+    def in_both(x: Any, alpha: Any) -> tuple[Any, Callable[..., Any]]:
+        f, r = formula(ops, x, alpha, _far(x))
+
+        def gradients(*args: Any, upstream: Any = None) -> tuple[Any, Any]:
+            upstream = _upstream(args, upstream)
+            bent = ops.where(x >= 0, ops.zeros_like(f), f) if formula is _formula.isrlu else f
+            return upstream * (r * r * r), upstream * (-0.5 * bent * bent * bent)
+
+        return f, gradients
+
+    # One alpha for each x, so that summing its gradient over what it was shared by is left to the framework.
+    f = in_x(wide) if number else in_both(wide, ops.broadcast_to(alpha, ops.shape(wide)))
+    return ops.cast(f, dtype)
+
+
+def _upstream(args: tuple[Any, ...], upstream: Any) -> Any:
+    """The incoming gradient: PyTorch's backend passes it by name, the others as the one argument."""
+    return args[0] if upstream is None else upstream
+
+
+def _widened(x: Any) -> tuple[Any, str]:
+    """x in the dtype it is computed in, and the dtype of the result."""
+    x = ops.convert_to_tensor(x)
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    if not keras.backend.is_float_dtype(dtype):
+        dtype = keras.config.floatx()
+    return ops.cast(x, "float64" if dtype == "float64" else "float32"), dtype
+
+
+def _far(x: Any) -> float:
+    return _formula.FAR[keras.backend.standardize_dtype(x.dtype)]

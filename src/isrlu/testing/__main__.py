@@ -1,0 +1,76 @@
+"""Print the largest error of every framework and dtype on the test vectors, in ulps, as a Markdown table.
+
+    python -m isrlu.testing                       # the table in docs/frameworks.md
+    python -m isrlu.testing jax keras-torch           # of these alone
+    python -m isrlu.testing --json jax                # for a program
+
+Each framework is measured in a process of its own: Keras can run one backend per process.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+from isrlu.testing._bounds import BOUNDS, judged
+from isrlu.testing._frameworks import EVALUATORS, evaluate
+from isrlu.testing._ulps import ulp_error
+from isrlu.testing._vectors import DTYPES, FUNCTIONS, QUANTITIES, load
+
+Errors = dict[str, dict[str, dict[str, float]]]  # function -> dtype -> quantity -> largest error in ulps
+
+
+def measure(framework: str) -> Errors:
+    """The largest errors of one framework, in this process."""
+    errors: Errors = {}
+    for function in FUNCTIONS:
+        for dtype in DTYPES:
+            vectors = load(function, dtype)
+            for quantity, actual in evaluate(framework, vectors).items():
+                rules = judged(vectors, quantity, flush=BOUNDS[framework, "full"][dtype].flush)
+                error = ulp_error(actual, getattr(vectors, quantity), **rules).max()
+                errors.setdefault(function, {}).setdefault(dtype, {})[quantity] = float(error)
+    return errors
+
+
+def measure_apart(framework: str) -> Errors:
+    """The largest errors of one framework, in a process of its own with the right Keras backend and 64 bits in JAX."""
+    backend = framework.removeprefix("keras-")
+    environment = os.environ | {"KERAS_BACKEND": backend, "JAX_ENABLE_X64": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-m", "isrlu.testing", "--here", framework]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def table(errors: dict[str, Errors]) -> str:
+    """One row per framework and quantity, one column per dtype; the largest over the functions."""
+    lines = [f"| framework | | {' | '.join(DTYPES)} |", "|---" * (2 + len(DTYPES)) + "|"]
+    for framework, found in errors.items():
+        for quantity in QUANTITIES:
+            cells = [
+                [of[dtype][quantity] for of in found.values() if quantity in of.get(dtype, {})] for dtype in DTYPES
+            ]
+            if any(cells):
+                shown = " | ".join(f"{max(cell):.2f}" if cell else "" for cell in cells)
+                lines.append(f"| {framework} | {quantity} | {shown} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m isrlu.testing", description=__doc__.partition("\n")[0])
+    parser.add_argument("frameworks", nargs="*", metavar="framework", help=f"of {', '.join(EVALUATORS)} (default: all)")
+    parser.add_argument("--json", action="store_true", help="print JSON, by function, dtype and quantity")
+    parser.add_argument("--here", action="store_true", help="measure one framework in this process and print JSON")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.frameworks) - set(EVALUATORS):
+        parser.error(f"unknown framework {', '.join(sorted(unknown))}: known are {', '.join(EVALUATORS)}")
+    if arguments.here:
+        print(json.dumps(measure(*arguments.frameworks)))
+        return
+    errors = {framework: measure_apart(framework) for framework in arguments.frameworks or EVALUATORS}
+    print(json.dumps(errors, indent=1) if arguments.json else table(errors))
+
+
+if __name__ == "__main__":
+    main()

@@ -25,6 +25,38 @@ EXPERIMENTS = (
         full="5 s",
         module="isrlu.paper.figure2",
     ),
+    Experiment(
+        name="table4",
+        title="Table 4: architecture 1 on MNIST",
+        summary="eight rows of activation and dropout over several seeds, in both readings of the dense layer's width",
+        quick="2 min",
+        full="5 h",
+        module="isrlu.paper.mnist.table4",
+    ),
+    Experiment(
+        name="table5",
+        title="Table 5: architecture 2 on MNIST",
+        summary="ISRLU and ELU in the deeper network over several seeds",
+        quick="3 min",
+        full="8 h",
+        module="isrlu.paper.mnist.table5",
+    ),
+    Experiment(
+        name="approx",
+        title="Beyond the paper: do fast approximations learn as well?",
+        summary="ISRLU by the hardware estimate and by the bit trick against full precision, on the same seeds",
+        quick="25 s",
+        full="1 h",
+        module="isrlu.paper.mnist.approx",
+    ),
+    Experiment(
+        name="alpha",
+        title="Beyond the paper: does a learned alpha help?",
+        summary="one learned alpha per layer against fixed ones, on the same seeds",
+        quick="15 s",
+        full="40 min",
+        module="isrlu.paper.mnist.alpha",
+    ),
 )
 
 

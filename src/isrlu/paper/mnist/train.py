@@ -50,6 +50,7 @@ class History:
     unit_mean: list[list[float]] = field(default_factory=list)  # per epoch and hidden layer, over the layer's units
     unit_median: list[list[float]] = field(default_factory=list)
     alphas: list[list[float]] = field(default_factory=list)  # per epoch and layer, where alpha is learned
+    steps_per_epoch: int = 0
     seconds: float = 0.0  # of training and evaluation, over all sittings
 
 
@@ -108,7 +109,7 @@ class _Run:
         self.model = ranks.wrap(self.network)
         self.optimiser = torch.optim.Adam(self.network.parameters(), fused=True)
         self.epoch = self.step = 0
-        self.history = History()
+        self.history = History(steps_per_epoch=len(arrays.train[1]) // self.batch)
 
     @property
     def ended(self) -> bool:

@@ -1,0 +1,49 @@
+"""Beyond the paper (section 2 suggests it): does it help to learn alpha along with the weights?
+
+Architecture 1, pkeep 0.4: one learned alpha per layer, from a start of 1 and of 3, against the same alpha held fixed,
+on the same seeds. The runs with a fixed alpha are table 4's.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from isrlu.paper.experiment import Claim, Context, Result, claim
+from isrlu.paper.mnist import approx, plots, study, table4, tables
+from isrlu.paper.mnist.study import Row, Study
+
+
+def run(context: Context) -> Result:
+    """Train with learnable alphas and pair them with fixed ones by seed."""
+    fixed = [row for row in approx.rows(context.full) if row.spec.method == "full"]
+    learned = [Row(dataclasses.replace(row.spec, learnable=True)) for row in fixed]
+    members = [row for pair in zip(fixed, learned, strict=True) for row in pair]
+    found = study.carry_out(context, members, seeds=table4.SEEDS[context.full])
+    pairs = list(zip(learned, fixed, strict=True))
+    made = [
+        tables.accuracy(found, members, "Fixed and learned alpha: architecture 1"),
+        tables.epochs_to(found, members),
+        *tables.significance(found, pairs, "Learned against fixed alpha"),
+    ]
+    figures = [
+        plots.learned_alphas(context, found, learned, "alphas"),
+        plots.learning_curves(context, found, members, "curves", "fixed and learned alpha"),
+    ]
+    claims = [_claim(found, pairs)]
+    return Result(made, claims, figures, found.notes, seeds=found.seeds, environment=found.environment)
+
+
+def is_current(environment: Mapping[str, Any], context: Context) -> bool:
+    return table4.is_current(environment, context)
+
+
+def _claim(found: Study, pairs: list[tuple[Row, Row]]) -> Claim:
+    if found.no_verdict:
+        return claim("alpha.learned", None, reason=found.no_verdict)
+    differences = tables.compare(found, pairs, "best_accuracy")
+    if any(each.p is None for each in differences):
+        return claim("alpha.learned", None, reason="One seed can't tell: give --seeds 5.")
+    better = [each.significant and each.value > 0 for each in differences]
+    texts = [f"{row.spec.name} {each.value:+.3f} points" for (row, _), each in zip(pairs, differences, strict=True)]
+    reason = "" if all(better) else "Not significantly better than the same alpha held fixed."
+    return claim("alpha.learned", all(better), f"Against fixed alpha: {', '.join(texts)}.", reason)

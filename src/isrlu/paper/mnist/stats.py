@@ -1,0 +1,81 @@
+"""Means, confidence intervals and paired tests over seeds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+LEVEL = 0.05  # a difference is significant where its p, corrected for the number of tests, is below
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds with half the width of its 95 % confidence interval (Student's t; None for one seed)."""
+
+    value: float
+    half: float | None
+    count: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean over seeds of a - b, its 95 % half width, and p of "no difference" (paired t-test; None for one seed)."""
+
+    value: float
+    half: float | None
+    p: float | None
+    count: int
+
+    @property
+    def significant(self) -> bool:
+        return self.p is not None and self.p < LEVEL
+
+
+def mean(values: Sequence[float]) -> Mean:
+    """The mean with its confidence interval.
+
+    >>> mean([1.0, 2.0, 3.0])
+    Mean(value=2.0, half=2.484..., count=3)
+    """
+    return Mean(float(np.mean(values)), _half(values), len(values))
+
+
+def paired(first: Mapping[object, float], second: Mapping[object, float]) -> Difference:
+    """first - second over the keys (seeds) that both have."""
+    keys = [key for key in first if key in second]
+    if not keys:
+        return Difference(math.nan, None, None, 0)
+    differences = np.array([first[key] - second[key] for key in keys])
+    value = float(differences.mean())
+    if len(keys) < 2:
+        return Difference(value, None, None, len(keys))
+    if np.ptp(differences) == 0.0:  # t is 0/0 or infinite
+        return Difference(value, 0.0, 1.0 if value == 0.0 else 0.0, len(keys))
+    p = float(stats.ttest_1samp(differences, 0.0).pvalue)
+    return Difference(value, _half(differences), p, len(keys))
+
+
+def corrected(differences: Sequence[Difference]) -> list[Difference]:
+    """The same differences with p values corrected for their number (Benjamini and Hochberg)."""
+    tested = [each.p for each in differences if each.p is not None]
+    adjusted = iter(stats.false_discovery_control(tested)) if tested else iter(())
+    return [
+        each if each.p is None else Difference(each.value, each.half, float(next(adjusted)), each.count)
+        for each in differences
+    ]
+
+
+def band(curves: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean of several curves of equal length, and the lower and upper edge of its 95 % confidence interval."""
+    values = np.asarray(curves, dtype=float)
+    middle = values.mean(axis=0)
+    half = np.array([_half(column) or 0.0 for column in values.T])
+    return middle, middle - half, middle + half
+
+
+def _half(values: Sequence[float] | np.ndarray) -> float | None:
+    if len(values) < 2:
+        return None
+    return float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))

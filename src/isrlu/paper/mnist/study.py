@@ -1,0 +1,144 @@
+"""From rows of a table to the runs behind them: each over several seeds, as one grid, in one store for all tables."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isrlu import data
+from isrlu._errors import UserError
+from isrlu.paper.experiment import Context
+from isrlu.paper.mnist.grid import make_engine, run_grid, shard
+from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.mnist.store import Run, RunStore
+from isrlu.paper.mnist.work import Progress
+
+FOLDER, STORE = "mnist", "runs.sqlite"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: a run but for its seed and data, and what the paper found (accuracy in percent, loss x 100)."""
+
+    spec: Spec
+    accuracy: float | None = None
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """Rows and their finished runs."""
+
+    rows: list[Row]
+    seeds: list[int]
+    runs: dict[str, Run]  # by hash
+    identity: str
+    title: str  # of the data
+    full: bool
+
+    def of(self, row: Row) -> dict[int, Run]:
+        """seed -> run, for the runs of this row that are done."""
+        found = {seed: self.runs.get(spec.hash) for seed, spec in zip(self.seeds, self._specs(row), strict=True)}
+        return {seed: run for seed, run in found.items() if run and run.status == "done"}
+
+    def values(self, row: Row, key: str) -> dict[int, float]:
+        """seed -> a number of the run's result: best_accuracy, final_loss..."""
+        return {seed: run.result[key] for seed, run in self.of(row).items()}
+
+    def _specs(self, row: Row) -> list[Spec]:
+        return [dataclasses.replace(row.spec, seed=seed, data=self.identity) for seed in self.seeds]
+
+    def specs(self) -> list[Spec]:
+        """All runs of the grid, the first seed of every row before the second of any."""
+        return [spec for specs in zip(*map(self._specs, self.rows), strict=True) for spec in specs]
+
+    @property
+    def complete(self) -> bool:
+        return all(spec.hash in self.runs and self.runs[spec.hash].status != "crashed" for spec in self.specs())
+
+    @property
+    def no_verdict(self) -> str:
+        """Why the paper's claims can't be judged by these runs; "" where they can."""
+        if not self.full:
+            return "The quick preset trains too little to tell: run it with --full."
+        if self.identity != "mnist":
+            return f"This is not MNIST but {self.title}."
+        if not all(self.of(row) for row in self.rows):
+            return "Some rows have no finished run yet."
+        return ""
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know before the numbers: the data, the preset, what is missing and what failed."""
+        runs = sum(len(self.of(row)) for row in self.rows)
+        notes = [f"Data: {self.title}. {runs} runs, seeds {', '.join(map(str, self.seeds))}."]
+        if not self.full:
+            notes.insert(0, "Quick preset: a short run of one seed, to show that everything works. It is no result.")
+        failed = [run for run in self.runs.values() if run.status != "done"]
+        notes += [f"{run.spec.label}, seed {run.spec.seed}: {run.status}, {run.reason}." for run in failed]
+        missing = len({spec.hash for spec in self.specs()} - set(self.runs))
+        if missing:
+            notes.append(f"{missing} runs of the grid are not there yet: merge the other shards, or run it without.")
+        return notes
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What `is_current` looks at later."""
+        return {"mnist": {"complete": self.complete, "seeds": len(self.seeds), "data": self.identity}}
+
+
+def carry_out(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
+    """Train what is not yet trained of these rows over so many seeds (or --seeds) and return all of it."""
+    options = context.options
+    source, reason = data.find_or_digits(options.get("data"))
+    if reason:
+        context.folder.warn(f"{reason}; trains on scikit-learn's digits instead")
+    found = data.load(source)
+    study = Study(list(rows), list(range(options.get("seeds") or seeds)), {}, found.identity, found.title, context.full)
+    grid = study.specs()
+    mine = shard(grid, options["shard"]) if options.get("shard") else grid
+    folder = context.folder.path.parent / FOLDER
+    engine = make_engine(options.get("engine") or "local", source, folder / "checkpoints")
+    with RunStore(folder / STORE) as store:
+        run_grid(mine, store, engine, _Teller(context, mine, store))
+        study = dataclasses.replace(study, runs=store.find(grid))
+    if not any(study.of(row) for row in rows):
+        reasons = sorted({run.reason for run in study.runs.values()})
+        raise UserError(f"no run finished: {'; '.join(reasons) or 'this shard has none'}")
+    return study
+
+
+def is_current(environment: Mapping[str, Any], context: Context, *, seeds: int) -> bool:
+    """Whether a stored result has all its runs, as many seeds as asked for, and the data that was named."""
+    stored = environment.get("mnist", {})
+    if not stored.get("complete") or stored["seeds"] < (context.options.get("seeds") or seeds):
+        return False
+    given = context.options.get("data")
+    return not given or data.load(data.find(given)).identity == stored["data"]
+
+
+def store_path(out: Path) -> Path:
+    """The store of runs in an output folder."""
+    return out / FOLDER / STORE
+
+
+class _Teller:
+    """Tells the frame how far the grid is, in runs."""
+
+    def __init__(self, context: Context, specs: Sequence[Spec], store: RunStore) -> None:
+        self._context, self._total = context, len(specs)
+        stored = store.find(specs).values()
+        self._finished = sum(run.status != "crashed" for run in stored)
+        self._partly: dict[str, float] = {}
+
+    def __call__(self, event: Progress | Run) -> None:
+        self._partly.pop(event.spec.hash, None)
+        if isinstance(event, Run):
+            self._finished += 1
+            text = f"{event.spec.label}, seed {event.spec.seed}: {event.status}"
+        else:
+            self._partly[event.spec.hash] = event.epoch / event.spec.epochs
+            text = event.line
+        done = self._finished + sum(self._partly.values())
+        self._context.progress(f"{self._finished}/{self._total} runs; {text}", done, self._total)

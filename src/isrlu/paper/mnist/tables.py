@@ -1,0 +1,142 @@
+"""The tables that every MNIST experiment shows: accuracy and loss, epochs to 99 %, and which differences are real."""
+
+import itertools
+import statistics
+from collections.abc import Sequence
+
+from isrlu.paper.experiment import Cell, Column, Table
+from isrlu.paper.mnist import stats
+from isrlu.paper.mnist.store import Run
+from isrlu.paper.mnist.study import Row, Study
+
+NEAR = 0.25  # percentage points of accuracy that a mean may be from the paper's number
+
+
+def accuracy(study: Study, rows: Sequence[Row], caption: str) -> Table:
+    """The paper's accuracy and loss beside mean, 95 % confidence interval and best seed."""
+    with_paper = any(row.accuracy is not None for row in rows)
+    columns = [
+        Column("activation"),
+        Column("pkeep"),
+        *([Column("max. accuracy, %", "paper", "{:.2f}")] if with_paper else []),
+        Column("max. accuracy, %", "here", "{:.3f}"),
+        Column("95 % CI", "spread", "± {:.3f}"),
+        Column("best seed", "here", "{:.2f}"),
+        *([Column("loss x 100", "paper", "{:.3f}")] if with_paper else []),
+        Column("loss x 100", "here", "{:.3f}"),
+        Column("95 % CI", "spread", "± {:.3f}"),
+        Column("seeds"),
+        *([Column(f"within {NEAR}", "verdict")] if with_paper else []),
+    ]
+    return Table(caption + marks(study), columns, [_accuracy_row(study, row, with_paper) for row in rows])
+
+
+def _accuracy_row(study: Study, row: Row, with_paper: bool) -> list[Cell]:
+    found, losses = list(study.values(row, "best_accuracy").values()), list(study.values(row, "final_loss").values())
+    best = stats.mean(found) if found else None
+    loss = stats.mean(losses) if losses else None
+    judged = best is not None and row.accuracy is not None and not study.no_verdict
+    near = "not run" if not judged else "holds" if abs(best.value - row.accuracy) <= NEAR else "does not"
+    return [
+        row.spec.name,
+        _pkeep(row),
+        *([row.accuracy] if with_paper else []),
+        best and best.value,
+        best and best.half,
+        max(found) if found else None,
+        *([row.loss] if with_paper else []),
+        loss and loss.value,
+        loss and loss.half,
+        len(found),
+        *([near] if with_paper else []),
+    ]
+
+
+def same_dropout(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Every pair of rows that differ in the activation alone."""
+    kept = [(row.spec.pkeep, row.spec.width) for row in rows]
+    return [(a, b) for (a, x), (b, y) in itertools.combinations(zip(rows, kept, strict=True), 2) if x == y]
+
+
+def compare(study: Study, pairs: Sequence[tuple[Row, Row]], key: str) -> list[stats.Difference]:
+    """first - second of each pair, paired by seed, with p corrected for the number of pairs."""
+    return stats.corrected([stats.paired(study.values(a, key), study.values(b, key)) for a, b in pairs])
+
+
+def significance(study: Study, pairs: Sequence[tuple[Row, Row]], caption: str) -> list[Table]:
+    """Which differences in accuracy are significant; no table where there are not two seeds."""
+    found = zip(pairs, compare(study, pairs, "best_accuracy"), strict=True)
+    rows: list[list[Cell]] = [
+        [f"{a.spec.name} − {b.spec.name}", _pkeep(a), d.value, d.half, d.p, "yes" if d.significant else "no"]
+        for (a, b), d in found
+        if d.p is not None
+    ]
+    columns = [
+        Column("pair"),
+        Column("pkeep"),
+        Column("difference in accuracy, points", "here", "{:+.3f}"),
+        Column("95 % CI", "spread", "± {:.3f}"),
+        Column("p", "here", "{:.3f}"),
+        Column("significant"),
+    ]
+    return [Table(caption + marks(study), columns, rows)] if rows else []
+
+
+def epochs_to(study: Study, rows: Sequence[Row], percent: float = 99.0) -> Table:
+    """The epochs until the test accuracy first reaches `percent`, and the training loss on the way."""
+    columns = [
+        Column("activation"),
+        Column("pkeep"),
+        Column(f"seeds that reach {percent:g} %", "here"),
+        Column(f"epochs to {percent:g} % (median of these)", "here", "{:.1f}"),
+        Column("training loss, mean of epoch 1", "here", "{:.4f}"),
+        Column("training loss, mean of last epoch", "here", "{:.4f}"),
+    ]
+    out: list[list[Cell]] = []
+    for row in rows:
+        runs = list(study.of(row).values())
+        reached = [epochs for run in runs if (epochs := first_epoch(run, percent)) is not None]
+        losses = [(early_loss(run), late_loss(run)) for run in runs]
+        early, late = (statistics.mean(each) for each in zip(*losses, strict=True)) if losses else (None, None)
+        median = statistics.median(reached) if reached else None
+        out.append([row.spec.name, _pkeep(row), f"{len(reached)} of {len(runs)}", median, early, late])
+    return Table(f"Speed of learning: epochs to {percent:g} % and training loss{marks(study)}", columns, out)
+
+
+def first_epoch(run: Run, percent: float) -> float | None:
+    """Epochs (in fractions, as fine as the run was evaluated) until the accuracy first reached `percent`."""
+    history = run.result["history"]
+    steps = (
+        step for step, value in zip(history["test_steps"], history["test_accuracy"], strict=True) if value >= percent
+    )
+    first = next(steps, None)
+    return None if first is None else first / history["steps_per_epoch"]
+
+
+def early_loss(run: Run) -> float:
+    """The training loss, mean over the first epoch."""
+    return _loss_between(run, 0, 1)
+
+
+def late_loss(run: Run) -> float:
+    """The training loss, mean over the last epoch."""
+    return _loss_between(run, run.spec.epochs - 1, run.spec.epochs)
+
+
+def _loss_between(run: Run, start: int, end: int) -> float:
+    history = run.result["history"]
+    per = history["steps_per_epoch"]
+    points = zip(history["train_steps"], history["train_loss"], strict=True)
+    return statistics.mean(loss for step, loss in points if start * per < step <= end * per)
+
+
+def _pkeep(row: Row) -> str:
+    conv = f"{row.spec.pkeep_conv} conv, " if row.spec.architecture == 2 else ""
+    return f"{conv}{row.spec.pkeep}"
+
+
+def marks(study: Study) -> str:
+    """[quick preset; other data]: what every table and figure made of such runs must say."""
+    found = [] if study.full else ["quick preset"]
+    found += [] if study.identity == "mnist" else [study.title]
+    return f" [{'; '.join(found)}]" if found else ""

@@ -17,6 +17,8 @@ except ImportError:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 bench = typer.Typer(no_args_is_help=True, help="Benchmarks: contenders interleaved, checked against the oracle first.")
 app.add_typer(bench, name="bench")
+results = typer.Typer(no_args_is_help=True, help="The stored training runs of the MNIST tables.")
+app.add_typer(results, name="results")
 
 
 @app.callback()
@@ -89,6 +91,69 @@ def report(out: Out = Path("results")) -> None:
     for message in damaged:
         _complain(message)
     raise typer.Exit(1 if damaged else 0)
+
+
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="The data set: mnist.")] = "mnist",
+    folder: Data = None,
+) -> None:
+    """Find or fetch the data, check it, and say where it is."""
+    from isrlu.data import command
+
+    command.show(name, folder)
+
+
+@app.command()
+def train(
+    architecture: Annotated[int, typer.Option(help="The paper's network: 1 (table 4) or 2 (table 5).")] = 1,
+    activation: Annotated[str, typer.Option(help="isrlu, elu or relu.")] = "isrlu",
+    alpha: Annotated[float, typer.Option(help="Of ISRLU or ELU.")] = 1.0,
+    learnable: Annotated[bool, typer.Option("--learnable", help="Learn ISRLU's alpha, from --alpha on.")] = False,
+    method: Annotated[str, typer.Option(help="ISRLU's inverse square root: full, approx, kinney...")] = "full",
+    width: Annotated[int, typer.Option(help="Hidden units of the dense layer; 0: the paper's.")] = 0,
+    pkeep: Annotated[float, typer.Option(help="Probability of keeping a unit of the dense layer.")] = 0.4,
+    pkeep_conv: Annotated[float, typer.Option(help="The same after each max-pool, in architecture 2.")] = 1.0,
+    epochs: Annotated[int, typer.Option(help="Times through the training data.")] = 17,
+    steps: Annotated[int, typer.Option(help="Stop after so many steps; 0: after the last epoch.")] = 0,
+    evaluations: Annotated[int, typer.Option(help="Looks at the test set in an epoch.")] = 1,
+    batch: Annotated[int, typer.Option(help="Images in a step.")] = 100,
+    seed: Annotated[int, typer.Option(help="Of weights, order and dropout.")] = 0,
+    threads: Annotated[int, typer.Option(help="torch's threads; 0: as torch has it.")] = 0,
+    data: Data = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="File to go on from, and to write after each epoch.")] = None,
+    output: Annotated[Path | None, typer.Option("--json", help="File for the result.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard.")] = None,
+) -> None:
+    """Train one of the paper's MNIST networks; under torchrun, on several processes."""
+    from isrlu.paper.mnist import command
+
+    options = dict(locals())
+    del options["command"]
+    files = {name: options.pop(name) for name in ("data", "checkpoint", "output", "tensorboard")}
+    raise typer.Exit(command.train_one(options, threads=options.pop("threads"), **files))
+
+
+@results.command()
+def merge(
+    stores: Annotated[list[Path], typer.Argument(help="Other output folders, or their stores of runs.")],
+    out: Out = Path("results"),
+) -> None:
+    """Take over the runs of other stores: of the shards of a grid, trained on other machines."""
+    from isrlu.paper.mnist import command
+
+    command.merge(stores, out)
+
+
+@results.command("show")
+def show_runs(
+    out: Out = Path("results"),
+    output: Annotated[Path | None, typer.Option("--json", help="File for all runs with their histories.")] = None,
+) -> None:
+    """List the stored runs; also while they are being trained."""
+    from isrlu.paper.mnist import command
+
+    command.show(out, output)
 
 
 def main() -> None:

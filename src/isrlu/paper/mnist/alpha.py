@@ -26,8 +26,8 @@ def run(context: Context) -> Result:
         *tables.significance(found, pairs, "Learned against fixed alpha"),
     ]
     figures = [
-        plots.learned_alphas(context, found, learned, "alphas"),
-        plots.learning_curves(context, found, members, "curves", "fixed and learned alpha"),
+        *plots.learned_alphas(context, found, learned, "alphas"),
+        *plots.learning_curves(context, found, members, "curves", "fixed and learned alpha"),
     ]
     claims = [_claim(found, pairs)]
     return Result(made, claims, figures, found.notes, seeds=found.seeds, environment=found.environment)

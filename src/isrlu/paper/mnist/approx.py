@@ -26,7 +26,7 @@ def run(context: Context) -> Result:
         tables.epochs_to(found, members),
         *tables.significance(found, pairs, "Approximation against full precision"),
     ]
-    figures = [plots.learning_curves(context, found, members, "curves", "ISRLU by its inverse square root")]
+    figures = plots.learning_curves(context, found, members, "curves", "ISRLU by its inverse square root")
     claims = [_claim(found, pairs)]
     return Result(made, claims, figures, found.notes, seeds=found.seeds, environment=found.environment)
 

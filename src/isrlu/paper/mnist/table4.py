@@ -30,8 +30,8 @@ def run(context: Context) -> Result:
         made.append(tables.accuracy(found, members, f"Table 4: architecture 1, {what}"))
         made.append(tables.epochs_to(found, members))
         made += tables.significance(found, tables.same_dropout(members), f"Differences between activations, {what}")
-        figures.append(plots.learning_curves(context, found, members, f"curves-{width}", what))
-        figures.append(plots.mean_activations(context, found, members, f"activations-{width}", what))
+        figures += plots.learning_curves(context, found, members, f"curves-{width}", what)
+        figures += plots.mean_activations(context, found, members, f"activations-{width}", what)
     notes = [*found.notes, *_reading(found, by_width)]
     claims = _claims(found, by_width[WIDTHS[0]])
     return Result(made, claims, figures, notes, seeds=found.seeds, environment=found.environment)

@@ -23,8 +23,8 @@ def run(context: Context) -> Result:
         *tables.significance(found, tables.same_dropout(members), "Differences between activations"),
     ]
     figures = [
-        plots.learning_curves(context, found, members, "curves", "architecture 2"),
-        plots.mean_activations(context, found, members, "activations", "architecture 2"),
+        *plots.learning_curves(context, found, members, "curves", "architecture 2"),
+        *plots.mean_activations(context, found, members, "activations", "architecture 2"),
     ]
     return Result(made, _claims(found), figures, found.notes, seeds=found.seeds, environment=found.environment)
 

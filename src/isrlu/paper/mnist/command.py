@@ -1,0 +1,126 @@
+"""`isrlu train` and `isrlu results`: one run with a live line, and what the store of runs holds."""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import rich
+from rich.table import Table
+
+from isrlu import data as datasets
+from isrlu import environment
+from isrlu.paper import results
+from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.mnist.store import RunStore
+from isrlu.paper.mnist.study import store_path
+
+
+def train_one(
+    options: Mapping[str, Any],
+    *,
+    threads: int,
+    data: str | None,
+    checkpoint: Path | None,
+    output: Path | None,
+    tensorboard: Path | None,
+) -> int:
+    """Train what `options` specify; returns the exit code, 1 where the run diverged."""
+    from isrlu.paper.mnist import distributed
+    from isrlu.paper.mnist.train import Arrays, Diverged, History, summary, train
+
+    Spec.from_json(options)  # a mistake is told before any data is fetched
+    source, reason = datasets.find_or_digits(data)
+    loaded = datasets.load(source)
+    spec = Spec.from_json({**options, "data": loaded.identity})
+    ranks = distributed.Ranks()
+    used = distributed.threads(threads)
+    if ranks.first:
+        if reason:
+            print(f"isrlu: {reason}; trains on scikit-learn's digits instead", file=sys.stderr)
+        print(f"{spec.label}, seed {spec.seed}, run {spec.hash}, {loaded.title}, {ranks.count} x {used} threads")
+    board = _board(tensorboard if ranks.first else None)
+
+    def watch(epoch: int, history: History, rate: float) -> None:
+        loss, accuracy = history.train_loss[-1], history.test_accuracy[-1]
+        print(f"epoch {epoch}/{spec.epochs}  loss {loss:.4f}  test {accuracy:.2f} %  {rate:,.0f} images/s", flush=True)
+        board(history)
+
+    status = {"status": "done", "reason": ""}
+    try:
+        history = train(spec, Arrays(loaded), checkpoint=checkpoint, watch=watch)
+        numbers = summary(history)
+    except Diverged as error:
+        history, numbers, status = error.history, {}, {"status": "diverged", "reason": str(error)}
+    finally:
+        distributed.finish()
+    if ranks.first:
+        captured = {**environment.capture(), "threads": used, "processes": ranks.count}
+        if output:
+            record = {"spec": spec.to_json(), **status, **numbers, "history": dataclasses.asdict(history)}
+            results.write_json(output, {**record, "data": loaded.title, "environment": captured})
+        if numbers:
+            best, loss = numbers["best_accuracy"], numbers["final_loss"]
+            print(f"highest test accuracy {best:.2f} %, final loss x 100 {loss:.3f}, {numbers['seconds']:.0f} s")
+        else:
+            print(f"isrlu: the run diverged: {status['reason']}", file=sys.stderr)
+    return 0 if numbers else 1
+
+
+def merge(stores: Sequence[Path], out: Path) -> None:
+    """Take over the runs that this output folder's store lacks."""
+    with RunStore(store_path(out)) as store:
+        for other in stores:
+            path = store_path(other) if other.is_dir() else other
+            rich.print(f"{store.merge(path)} runs from {path}")
+        rich.print(f"{sum(1 for _ in store.all())} runs in {store.path}")
+
+
+def show(out: Path, output: Path | None) -> None:
+    """List the runs; with `output`, write them with their histories as JSON."""
+    with RunStore(store_path(out), write=False) as store:
+        runs = list(store.all())
+    if output:
+        results.write_json(output, {"runs": [{**dataclasses.asdict(run), "hash": run.spec.hash} for run in runs]})
+    table = Table(box=None)
+    for heading in ("run", "network", "activation", "epochs", "seed", "data", "status", "accuracy", "loss x 100"):
+        table.add_column(heading)
+    for run in runs:
+        spec, result = run.spec, run.result
+        numbers = [f"{result[key]:.{digits}f}" if key in result else "–" for key, digits in _SHOWN]
+        network, length = (
+            f"{spec.architecture} ({spec.width})",
+            f"{spec.steps} steps" if spec.steps else f"{spec.epochs}",
+        )
+        status = f"{run.status} {run.reason}".strip()
+        table.add_row(spec.hash, network, spec.label, length, str(spec.seed), spec.data, status, *numbers)
+    rich.print(table)
+
+
+_SHOWN = (("best_accuracy", 2), ("final_loss", 3))
+
+
+def _board(folder: Path | None) -> Callable[[Any], None]:
+    """A function that writes a history's last point to TensorBoard; nothing where no folder is given."""
+    if folder is None:
+        return lambda _: None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        from isrlu._errors import UserError
+
+        raise UserError("--tensorboard needs the package tensorboard: pip install tensorboard") from None
+    writer = SummaryWriter(str(folder))
+
+    def write(history: Any) -> None:
+        step = history.test_steps[-1]
+        writer.add_scalar("loss/train", history.train_loss[-1], step)
+        writer.add_scalar("loss/test", history.test_loss[-1], step)
+        writer.add_scalar("accuracy/test", history.test_accuracy[-1], step)
+        for layer, (mean, median) in enumerate(zip(history.unit_mean[-1], history.unit_median[-1], strict=True), 1):
+            writer.add_scalar(f"mean activation/layer {layer}", mean, step)
+            writer.add_scalar(f"median activation/layer {layer}", median, step)
+        writer.flush()
+
+    return write

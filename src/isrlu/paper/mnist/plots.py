@@ -97,7 +97,8 @@ def _band(
     axes: Axes, x: Sequence[float], curves: Sequence[Sequence[float]], label: str | None, line: Mapping[str, Any]
 ) -> None:
     middle, low, high = stats.band(curves)
-    axes.plot(x, middle, label=label, **{**line, "linewidth": 1.6})
+    marker = {} if len(x) > 2 else {"marker": "o"}  # a line of one point is not seen
+    axes.plot(x, middle, label=label, **{**marker, **line, "linewidth": 1.6})
     if len(curves) > 1 and label:
         axes.fill_between(x, low, high, color=line["color"], alpha=0.2, linewidth=0)
 

@@ -1,0 +1,100 @@
+// float16 and bfloat16 in memory, float32 in registers; rounded once, to nearest even, NaN kept.
+#pragma once
+
+#include "simd.hpp"
+
+namespace isrlu {
+namespace {
+
+struct float16 { std::uint16_t bits; };
+struct bfloat16 { std::uint16_t bits; };
+
+// The type that a stored type is computed in.
+template <class S> struct compute_of { using type = S; };
+template <> struct compute_of<float16> { using type = float; };
+template <> struct compute_of<bfloat16> { using type = float; };
+template <class S> using compute_t = typename compute_of<S>::type;
+
+// 16-bit words to and from the low halves of 32-bit lanes.
+template <class V> bits_t<V> read_words(const std::uint16_t* p)
+{
+    if constexpr (is_scalar<V>) return *p;
+    else return bits_t<V>::load_unaligned(p);
+}
+template <class V> void write_words(std::uint16_t* p, bits_t<V> words)
+{
+    if constexpr (is_scalar<V>) *p = static_cast<std::uint16_t>(words);
+    else words.store_unaligned(p);
+}
+
+template <class V> V read(const bfloat16* p) { return from_bits<V>(read_words<V>(&p->bits) << 16); }
+
+template <class V> void write(bfloat16* p, V x)
+{
+    using U = bits_t<V>;
+    const U b = to_bits(x);
+    const U rounded = (b + U(0x7fffu) + ((b >> 16) & U(1u))) >> 16;
+    const U quiet = (b >> 16) | U(0x40u);
+    write_words<V>(&p->bits, to_bits(select(x == x, from_bits<V>(rounded), from_bits<V>(quiet))));
+}
+
+// Shifting a float16 into float32's place leaves the exponent too small by 112: multiplying by 2^112 mends it, for subnormals as well.
+// Infinity and NaN had the largest exponent and get float32's.
+template <class V> V read_portable(const float16* p)
+{
+    using U = bits_t<V>;
+    const U h = read_words<V>(&p->bits);
+    const V magnitude = from_bits<V>((h & U(0x7fffu)) << 13) * constant<V>(0x1p112);
+    const V special = from_bits<V>(to_bits(magnitude) | U(0x7f800000u));
+    const V finite_or_special = select(magnitude >= constant<V>(65536), special, magnitude);
+    return from_bits<V>(to_bits(finite_or_special) | ((h & U(0x8000u)) << 16));
+}
+
+// Adding 2^(e+13), e the exponent of the result's place, makes the adder round to float16's last place; for results below 2^-14 that place
+// stays 2^-24. What is left is to move the exponent.
+template <class V> void write_portable(float16* p, V x)
+{
+    using U = bits_t<V>;
+    const U b = to_bits(x), sign = b & U(0x80000000u), magnitude_bits = b ^ sign;
+    const V magnitude = from_bits<V>(magnitude_bits);
+    const U subnormal = to_bits(magnitude + constant<V>(0.5)) - U(0x3f000000u);
+    const U normal = (magnitude_bits - U(112u << 23) + U(0xfffu) + ((magnitude_bits >> 13) & U(1u))) >> 13;
+    const V finite = select(magnitude < constant<V>(0x1p-14), from_bits<V>(subnormal), from_bits<V>(normal));
+    const V large = select(x == x, from_bits<V>(U(0x7c00u)), from_bits<V>(U(0x7e00u)));
+    const U h = to_bits(select(magnitude < constant<V>(65520), finite, large));
+    write_words<V>(&p->bits, h | (sign >> 16));
+}
+
+#if defined(__AVX512F__)
+template <class V> V read(const float16* p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+template <class V> void write(float16* p, V x)
+{
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#elif defined(__F16C__)
+template <class V> V read(const float16* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+template <class V> void write(float16* p, V x)
+{
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#elif defined(__aarch64__)
+template <class V> V read(const float16* p)
+{
+    if constexpr (is_scalar<V>) return read_portable<V>(p);
+    else return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(&p->bits)));
+}
+template <class V> void write(float16* p, V x)
+{
+    if constexpr (is_scalar<V>) write_portable(p, x);
+    else vst1_u16(&p->bits, vreinterpret_u16_f16(vcvt_f16_f32(x)));
+}
+#else
+template <class V> V read(const float16* p) { return read_portable<V>(p); }
+template <class V> void write(float16* p, V x) { write_portable(p, x); }
+#endif
+
+}  // namespace
+}  // namespace isrlu

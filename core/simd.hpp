@@ -1,0 +1,92 @@
+// One set of names for SIMD batches and for plain numbers, so that the formula is written once and also builds as scalar code.
+//
+// Everything here and in the headers that build on it sits in an unnamed namespace: each instruction set is one translation unit with
+// flags of its own, and a function that the linker merged across them could carry AVX-512 code into the SSE2 build.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include <xsimd/xsimd.hpp>
+
+namespace isrlu {
+namespace {
+
+struct scalar_isa {};  // stands where an xsimd architecture would
+
+template <class T, class Isa> struct vec_of { using type = xsimd::batch<T, Isa>; };
+template <class T> struct vec_of<T, scalar_isa> { using type = T; };
+template <class T, class Isa> using vec = typename vec_of<T, Isa>::type;
+
+template <class V> struct traits {
+    using value = typename V::value_type;
+    using isa = typename V::arch_type;
+    static constexpr std::size_t lanes = V::size;
+};
+template <> struct traits<float> { using value = float; using isa = scalar_isa; static constexpr std::size_t lanes = 1; };
+template <> struct traits<double> { using value = double; using isa = scalar_isa; static constexpr std::size_t lanes = 1; };
+
+template <class V> using value_t = typename traits<V>::value;
+template <class V> using isa_t = typename traits<V>::isa;
+template <class V> constexpr bool is_scalar = std::is_same_v<isa_t<V>, scalar_isa>;
+template <class V> constexpr bool is_double = std::is_same_v<value_t<V>, double>;
+
+// Unsigned integers of a number's width, and batches of them.
+template <class T> using bits_of = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+template <class V> using bits_t = vec<bits_of<value_t<V>>, isa_t<V>>;
+
+template <class V> V constant(double c) { return V(static_cast<value_t<V>>(c)); }
+
+// The scalar twins of what xsimd offers for batches. Without a fused instruction a * b + c rounds twice, as in the SSE2 build.
+template <class T> using if_number = std::enable_if_t<std::is_floating_point_v<T>, T>;
+template <class T> if_number<T> fma(T a, T b, T c) { return a * b + c; }
+template <class T> if_number<T> fnma(T a, T b, T c) { return c - a * b; }
+template <class T> if_number<T> select(bool mask, T a, T b) { return mask ? a : b; }
+template <class T> if_number<T> abs(T a) { return std::fabs(a); }
+template <class T> if_number<T> sqrt(T a) { return std::sqrt(a); }
+
+// The greater and the lesser of a limit and a value, where a NaN in the value stays a NaN: x86 returns the second operand then, NEON the NaN.
+template <class V> V at_least(V limit, V x)
+{
+    if constexpr (is_scalar<V>) return x < limit ? limit : x;
+    else return xsimd::max(limit, x);
+}
+template <class V> V at_most(V limit, V x)
+{
+    if constexpr (is_scalar<V>) return limit < x ? limit : x;
+    else return xsimd::min(limit, x);
+}
+
+template <class V> bits_t<V> to_bits(V x)
+{
+    if constexpr (is_scalar<V>) { bits_t<V> b; std::memcpy(&b, &x, sizeof b); return b; }
+    else return xsimd::bitwise_cast<bits_of<value_t<V>>>(x);
+}
+template <class V> V from_bits(bits_t<V> b)
+{
+    if constexpr (is_scalar<V>) { V x; std::memcpy(&x, &b, sizeof x); return x; }
+    else return xsimd::bitwise_cast<value_t<V>>(b);
+}
+
+template <class V> V read(const value_t<V>* p)
+{
+    if constexpr (is_scalar<V>) return *p;
+    else return V::load_unaligned(p);
+}
+template <class V> void write(value_t<V>* p, V x)
+{
+    if constexpr (is_scalar<V>) *p = x;
+    else x.store_unaligned(p);
+}
+template <class V> value_t<V> sum(V x)
+{
+    if constexpr (is_scalar<V>) return x;
+    else return xsimd::reduce_add(x);
+}
+
+}  // namespace
+}  // namespace isrlu

@@ -10,37 +10,33 @@
 namespace isrlu {
 namespace {
 
-template <Type T> struct stored { using type = float; };
+template <Type> struct stored { using type = float; };
 template <> struct stored<Type::float64> { using type = double; };
 template <> struct stored<Type::float16> { using type = float16; };
 template <> struct stored<Type::bfloat16> { using type = bfloat16; };
+template <class Isa, int T> using LoopsOf = Loops<typename stored<Type(T)>::type, Isa>;
 
-template <class Isa, Function F, Type T, Method M> constexpr Activation activation()
+template <class L, Function F, Method M> constexpr Activation activation()
 {
-    using L = Loops<typename stored<T>::type, Isa>;
-    using Of = typename L::template Of<F, M>;
-    using In = typename Of::FromInput;
+    using Value = typename L::template Value<F, M>;
+    using Slope = typename L::template Slope<F, M>;
+    using In = typename L::template FromInput<F, M>;
     using Out = typename L::template FromOutput<F>;
-    return {Of::forward, Of::forward_lanes, Of::derivative, Of::derivative_lanes,
-            L::template backward<F, In>, L::template backward_lanes<F, In>,
-            L::template backward<F, Out>, L::template backward_lanes<F, Out>};
+    return {L::template map_one<Value>, L::template map_lanes<Value>, L::template map_one<Slope>, L::template map_lanes<Slope>,
+            L::template backward_one<In>, L::template backward_lanes<In>, L::template backward_one<Out>, L::template backward_lanes<Out>};
 }
 
-template <class Isa, int F, int T, int... M> constexpr void fill_methods(Kernels& k, std::integer_sequence<int, M...>)
+template <class Isa, int T, int... M> constexpr void fill_type(Kernels& k, std::integer_sequence<int, M...>)
 {
-    ((k.activations[F][T][M] = activation<Isa, Function(F), Type(T), Method(M)>()), ...);
+    using L = LoopsOf<Isa, T>;
+    ((k.activations[int(Function::isrlu)][T][M] = activation<L, Function::isrlu, Method(M)>()), ...);
+    ((k.activations[int(Function::isru)][T][M] = activation<L, Function::isru, Method(M)>()), ...);
+    ((k.activations[int(Function::isru_sigmoid)][T][M] = activation<L, Function::isru_sigmoid, Method(M)>()), ...);
+    ((k.rsqrt[T][M] = L::template rsqrt<Method(M)>), ...);
 }
-template <class Isa, int T, int... M> constexpr void fill_roots(Kernels& k, std::integer_sequence<int, M...>)
+template <class Isa, int... T> constexpr void fill(Kernels& k, std::integer_sequence<int, T...>)
 {
-    ((k.rsqrt[T][M] = Loops<typename stored<Type(T)>::type, Isa>::template rsqrt<Method(M)>), ...);
-}
-template <class Isa, int... T> constexpr void fill_types(Kernels& k, std::integer_sequence<int, T...>)
-{
-    constexpr auto methods = std::make_integer_sequence<int, method_count>();
-    (fill_methods<Isa, int(Function::isrlu), T>(k, methods), ...);
-    (fill_methods<Isa, int(Function::isru), T>(k, methods), ...);
-    (fill_methods<Isa, int(Function::isru_sigmoid), T>(k, methods), ...);
-    (fill_roots<Isa, T>(k, methods), ...);
+    (fill_type<Isa, T>(k, std::make_integer_sequence<int, method_count>()), ...);
 }
 
 // A constant expression: the table is data in the library, and none of this build's code runs before the CPU was asked for it.
@@ -48,7 +44,7 @@ template <class Isa> constexpr Kernels build(std::string_view name)
 {
     using V = vec<float, Isa>;
     Kernels k{name, {}, {}, {}, audit};
-    fill_types<Isa>(k, std::make_integer_sequence<int, type_count>());
+    fill<Isa>(k, std::make_integer_sequence<int, type_count>());
     const Contender contenders[contender_count] = {
         contender<Copy, V>("copy"), contender<Relu, V>("relu"), contender<Elu, V>("elu"), contender<Exp, V>("exp"),
         contender<Tanh, V>("tanh"), contender<Sigmoid, V>("sigmoid"), contender<InverseRoot, V>("invsqrt")};

@@ -8,7 +8,7 @@
 // Large x: alpha x^2 must not overflow, so x is held within +-limit(alpha), far inside saturation: there f is 1/sqrt(alpha) to the last bit
 // and f' rounds to 0.
 //
-// Error of `full`, all float32, alpha 1: below 1 ulp forward (docs/accuracy.md). What makes it so good is the residual's form. With the
+// Error of `full`, all float32, alpha 1: at most 1.2 ulp forward (docs/accuracy.md). What makes it so good is the residual's form. With the
 // estimate r of 1/sqrt(d) and y = x r, e = 1 - d r^2 = (1 - r^2) - alpha y^2: d's rounding error does not enter, and y's own rounding error is
 // corrected as far as f saturates. Tried, at the same cost or more: e = 1 - (d r) r, 2.2 ulp; adding fma(x, r, -y) back, 1.8 ulp (it corrects
 // y's rounding twice where f saturates); r refined first and multiplied last, 2.3 ulp.
@@ -25,8 +25,18 @@ template <class V> struct Alpha {
     explicit Alpha(V alpha) : value(alpha), limit(kinney_estimate(alpha) * constant<V>(is_double<V> ? 0x1p500 : 0x1p62)) {}
 };
 
-// Whether alpha is one number for the whole array, and then not 0, or one per lane, where any may be 0: f(x) = x, f' = 1.
-enum class Alphas { one, lanes };
+// Where alpha comes from: 1, which needs no product; one number for the whole array, not 0; or one per lane, where any may be 0: f(x) = x, f' = 1.
+enum class Alphas { unit, one, lanes };
+
+// isru_sigmoid has an alpha of its own, whatever the caller says.
+template <Function F, Alphas A> constexpr Alphas source = F == Function::isru_sigmoid ? Alphas::one : A;
+template <Function F, class V> Alpha<V> own(Alpha<V> a)
+{
+    if constexpr (F == Function::isru_sigmoid) return Alpha<V>(constant<V>(0.25));
+    else return a;
+}
+
+template <Alphas A, class V> V times(Alpha<V> a, V x) { return A == Alphas::unit ? x : a.value * x; }
 
 template <Function F, class V> V within_limit(V x, Alpha<V> a)
 {
@@ -34,16 +44,17 @@ template <Function F, class V> V within_limit(V x, Alpha<V> a)
     return F == Function::isrlu ? above : at_most(a.limit, above);  // ISRLU's positive side takes no root
 }
 
-template <class V> V radicand(V x, V alpha) { return fma(alpha * x, x, constant<V>(1)); }
+// 1 + alpha x^2
+template <Alphas A, class V> V radicand(V x, Alpha<V> a) { return fma(times<A>(a, x), x, constant<V>(1)); }
 
 // x / sqrt(1 + alpha x^2)
-template <Method M, class V> V isru(V x, V alpha)
+template <Method M, Alphas A, class V> V isru(V x, Alpha<V> a)
 {
-    const V d = radicand(x, alpha);
+    const V d = radicand<A>(x, a);
     if constexpr (M == Method::full) {
         const V r = good_estimate(d);
         const V y = x * r;
-        const V e = fnma(alpha * y, y, fnma(r, r, constant<V>(1)));
+        const V e = fnma(times<A>(a, y), y, fnma(r, r, constant<V>(1)));
         return fma(y * e, correction(e), y);
     }
     else if constexpr (M == Method::ieee) return x / sqrt(d);
@@ -66,38 +77,44 @@ template <Method M, class V> V sigmoid_from_isru(V x, V y)
 template <Function F, Alphas A, class V> V unless_identity(V x, V alpha, V identity, V rooted)
 {
     const V zero = constant<V>(0);
-    if constexpr (F == Function::isrlu && A == Alphas::one) return select(x >= zero, identity, rooted);
+    if constexpr (F == Function::isrlu && A != Alphas::lanes) return select(x >= zero, identity, rooted);
     else if constexpr (F == Function::isrlu) return select((x >= zero) | ((alpha == zero) & (x == x)), identity, rooted);
     else if constexpr (A == Alphas::lanes) return select((alpha == zero) & (x == x), identity, rooted);
     else return rooted;
 }
 
 // f(x)
-template <Function F, Method M, Alphas A, class V> V forward(V x, Alpha<V> a)
+template <Function F, Method M, Alphas from, class V> V forward(V x, Alpha<V> alpha)
 {
-    const V y = isru<M>(within_limit<F>(x, a), a.value);
+    constexpr Alphas A = source<F, from>;
+    const Alpha<V> a = own<F>(alpha);
+    const V y = isru<M, A>(within_limit<F>(x, a), a);
     if constexpr (F == Function::isru_sigmoid) return sigmoid_from_isru<M>(x, y);
+    else if constexpr (F == Function::isrlu && A != Alphas::lanes) return select_negative(x, y, x);  // -0 and NaN come out of y as they went in
     else return unless_identity<F, A>(x, a.value, x, y);
 }
 
 template <Function F> constexpr double slope_at_0 = F == Function::isru_sigmoid ? 0.25 : 1;
 
 // grad * f'(x): the cube of the inverse root. `root` receives f(x) for the gradient of alpha.
-template <Function F, Method M, Alphas A, class V> V backward(V x, V grad, Alpha<V> a, V& root)
+template <Function F, Method M, Alphas from, class V> V backward(V x, V grad, Alpha<V> alpha, V& root)
 {
+    constexpr Alphas A = source<F, from>;
+    const Alpha<V> a = own<F>(alpha);
     const V held = within_limit<F>(x, a);
-    const V r = inverse_root<M>(radicand(held, a.value));
+    const V r = inverse_root<M>(radicand<A>(held, a));
     root = unless_identity<F, A>(x, a.value, x, held * r);
     return unless_identity<F, A>(x, a.value, grad, grad * (r * r * r) * constant<V>(slope_at_0<F>));
 }
 
 // grad * f'(x) from the output y = f(x), with 1/sqrt(1 + alpha x^2) = sqrt(1 - alpha y^2): what an in-place activation trains from.
 // The difference cancels near saturation, so `backward` is the better one where x was saved. The sigmoid's is 4 y (1 - y), which does not cancel.
-template <Function F, Alphas A, class V> V backward_from_output(V y, V grad, Alpha<V> a)
+template <Function F, Alphas from, class V> V backward_from_output(V y, V grad, Alpha<V> a)
 {
+    constexpr Alphas A = source<F, from>;
     V s;
     if constexpr (F == Function::isru_sigmoid) s = constant<V>(4) * y * (constant<V>(1) - y);
-    else s = fnma(a.value * y, y, constant<V>(1));
+    else s = fnma(times<A>(a, y), y, constant<V>(1));
     s = at_least(constant<V>(0), s);
     return unless_identity<F, A>(y, a.value, grad, grad * (s * sqrt(s)) * constant<V>(slope_at_0<F>));
 }

@@ -41,6 +41,9 @@ template <class V> bits_t<V> half_exponent(bits_t<V> d)
     return ((d + bits_t<V>(B(1) << mantissa_bits)) >> (mantissa_bits + 1)) - bits_t<V>(half_bias);
 }
 
+// Integer arithmetic turns a NaN into a number: put it back.
+template <class V> V keep_nan(V d, V r) { return select(d == d, r, d); }
+
 // The hardware's estimate. SSE2 and AVX2 have none for float64: float32's serves, on d brought into its range.
 template <class V> V estimate(V d)
 {
@@ -48,7 +51,7 @@ template <class V> V estimate(V d)
     else if constexpr (is_double<V> && estimate_of<isa_t<V>>() == Estimate::bits11) {
         const auto k = half_exponent<V>(to_bits(d));
         const V m = from_bits<V>(to_bits(d) - (k << 53));
-        return from_bits<V>(to_bits(xsimd::rsqrt(m)) - (k << 52));
+        return keep_nan(d, from_bits<V>(to_bits(xsimd::rsqrt(m)) - (k << 52)));
     }
     else return xsimd::rsqrt(d);
 }
@@ -67,13 +70,15 @@ template <class V> V correction(V e)
     else return constant<V>(0.5);
 }
 
-// An estimate so good that one `correction` leaves only rounding: 2^-11 for float32, 2^-30 for float64.
+// An estimate so good that one `correction` leaves only rounding: 2^-11 for float32, 2^-30 for float64. Where float64 has no estimate of its
+// own, square root and division are faster than float32's estimate and two refinements (1.06 and 1.32 ns an element on Zen 3).
 template <class V> V good_estimate(V d)
 {
+    if constexpr (is_double<V> && estimate_of<isa_t<V>>() == Estimate::bits11) return constant<V>(1) / sqrt(d);
     V r = estimate(d);
     if constexpr (estimate_of<isa_t<V>>() == Estimate::bits8) r = newton(d, r);
     if constexpr (is_double<V> && !is_scalar<V>) {
-        V e = fnma(d * r, r, constant<V>(1));
+        const V e = fnma(d * r, r, constant<V>(1));
         r = fma(r * e, fma(e, constant<V>(0.375), constant<V>(0.5)), r);
     }
     return r;
@@ -96,21 +101,18 @@ template <class V> V table_root(V d)
     V entry;
     if constexpr (is_scalar<V>) entry = root_table<value_t<V>>()[index];
     else entry = V::gather(root_table<value_t<V>>(), xsimd::bitwise_cast<std::make_signed_t<B>>(index));
-    return from_bits<V>(to_bits(entry) - (half_exponent<V>(b) << mantissa_bits));
+    return keep_nan(d, from_bits<V>(to_bits(entry) - (half_exponent<V>(b) << mantissa_bits)));
 }
-
-// Integer arithmetic turns a NaN into a number: put it back.
-template <class V> V keep_nan(V d, V r) { return select(d == d, r, d); }
 
 // 1 / sqrt(d)
 template <Method M, class V> V inverse_root(V d)
 {
-    if constexpr (M == Method::approx) return keep_nan(d, estimate(d));
+    if constexpr (M == Method::approx) return estimate(d);
     else if constexpr (M == Method::newton1) return newton(d, estimate(d));
     else if constexpr (M == Method::newton2) return newton(d, newton(d, estimate(d)));
     else if constexpr (M == Method::ieee) return constant<V>(1) / sqrt(d);
     else if constexpr (M == Method::kinney) return newton(d, kinney_estimate(d));
-    else if constexpr (M == Method::table) return keep_nan(d, table_root(d));
+    else if constexpr (M == Method::table) return table_root(d);
     else {
         const V r = good_estimate(d);
         const V e = fnma(d * r, r, constant<V>(1));

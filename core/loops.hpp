@@ -1,6 +1,9 @@
-// Array loops over the formula. An array's tail goes through the same batch code as its body, in a padded buffer, so that a result depends
-// on its input alone and not on its place.
+// Array loops over the formula, for every type. An array's tail goes through the same batch code as its body, in a padded buffer, so
+// that a result depends on its input alone and not on its place.
 #pragma once
+
+#include <algorithm>
+#include <numeric>
 
 #include "formula.hpp"
 #include "half.hpp"
@@ -8,113 +11,118 @@
 namespace isrlu {
 namespace {
 
-constexpr std::size_t sum_block = 1024;  // elements that are summed in the compute type before float64 takes over
+constexpr std::size_t chunk = 1024;  // elements of a buffer on the stack, and those that are summed before float64 takes over
 
-// A piece of an array, padded to a whole batch. Zeros are as good as any number where nobody looks.
-template <class V, class S> struct Padded {
-    S values[traits<V>::lanes] = {};
-    Padded(const S* p, std::size_t n) { std::memcpy(values, p, n * sizeof(S)); }
+// dst[i] = f(src[i]...) for a whole number of batches. Everything is inlined here, and this nowhere: a call per batch would cost more than the
+// formula, and a second copy of it for the tail would double the library.
+template <class V, class F, class T, class... P> [[gnu::flatten, gnu::noinline]] void batches(F f, std::size_t n, T* dst, const P*... src)
+{
+    for (std::size_t i = 0; i < n; i += traits<V>::lanes) write(dst + i, f(read<V>(src + i)...));
+}
+
+// A batch that begins with n elements of an array.
+template <class V, class T> struct Padded {
+    T values[traits<V>::lanes] = {};
+    Padded(const T* p, std::size_t n) { std::memcpy(values, p, n * sizeof(T)); }
 };
 
-// dst[i] = f(src[i]...), a batch at a time.
-template <class V, class F, class S, class... P> void map(F f, std::size_t n, S* dst, const P*... src)
+// dst[i] = f(src[i]...)
+template <class V, class F, class T, class... P> void map(F f, std::size_t n, T* dst, const P*... src)
 {
     constexpr std::size_t lanes = traits<V>::lanes;
-    std::size_t i = 0;
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC unroll 4
-#endif
-    for (; i + lanes <= n; i += lanes) write(dst + i, f(read<V>(src + i)...));
-    if (const std::size_t rest = n - i; lanes > 1 && rest > 0) {
-        S result[lanes];
-        write(result, f(read<V>(Padded<V, P>(src + i, rest).values)...));
-        std::memcpy(dst + i, result, rest * sizeof(S));
+    const std::size_t rest = n % lanes, whole = n - rest;
+    if (whole) batches<V>(f, whole, dst, src...);
+    if (rest) {
+        T result[lanes];
+        batches<V>(f, lanes, result, Padded<V, P>(src + whole, rest).values...);
+        std::memcpy(dst + whole, result, rest * sizeof(T));
     }
 }
 
+// S is the type in memory, T the one that is computed in, which is also that of alphas and their gradients.
 template <class S, class Isa> struct Loops {
-    using C = compute_t<S>;
-    using V = vec<C, Isa>;
+    using T = compute_t<S>;
+    using V = vec<T, Isa>;
 
     static const S* in(const void* p) { return static_cast<const S*>(p); }
     static S* out(void* p) { return static_cast<S*>(p); }
-    static Alpha<V> alpha(double a) { return Alpha<V>(V(static_cast<C>(a))); }
+    static Alpha<V> alpha(double a) { return Alpha<V>(V(static_cast<T>(a))); }
+    static bool is_zero(double a) { return static_cast<T>(a) == 0; }
+    static inline const T zeros[chunk] = {};
 
-    // One alpha for all. The loop for one alpha knows that it is not 0: 0 goes the way of alphas that come one per element.
-    template <class One, class Lanes> static void map_one(const void* src, void* dst, std::size_t n, double a, One one, Lanes lanes)
-    {
-        const Alpha<V> all = alpha(a);
-        if (static_cast<C>(a) != 0) map<V>([=](V x) { return one(x, all); }, n, out(dst), in(src));
-        else map<V>([=](V x) { return lanes(x, all); }, n, out(dst), in(src));
-    }
-    template <class Lanes> static void map_lanes(const void* src, void* dst, std::size_t n, const void* alphas, Lanes lanes)
-    {
-        map<V>([=](V x, V a) { return lanes(x, Alpha<V>(a)); }, n, out(dst), in(src), static_cast<const C*>(alphas));
-    }
-
-    template <Function F, Method M> struct Of {
-        template <Alphas A> static V value(V x, Alpha<V> a) { return isrlu::forward<F, M, A>(x, a); }
-        template <Alphas A> static V slope(V x, Alpha<V> a)
+    // What a map computes: f, or f'.
+    template <Function F, Method M> struct Value {
+        template <Alphas A> static V at(V x, Alpha<V> a) { return forward<F, M, A>(x, a); }
+    };
+    template <Function F, Method M> struct Slope {
+        template <Alphas A> static V at(V x, Alpha<V> a)
         {
             V unused;
-            return isrlu::backward<F, M, A>(x, constant<V>(1), a, unused);
+            return backward<F, M, A>(x, constant<V>(1), a, unused);
         }
-        static void forward(const void* src, void* dst, std::size_t n, double a) { map_one(src, dst, n, a, value<Alphas::one>, value<Alphas::lanes>); }
-        static void forward_lanes(const void* src, void* dst, std::size_t n, const void* alphas) { map_lanes(src, dst, n, alphas, value<Alphas::lanes>); }
-        static void derivative(const void* src, void* dst, std::size_t n, double a) { map_one(src, dst, n, a, slope<Alphas::one>, slope<Alphas::lanes>); }
-        static void derivative_lanes(const void* src, void* dst, std::size_t n, const void* alphas) { map_lanes(src, dst, n, alphas, slope<Alphas::lanes>); }
-
-        struct FromInput {
-            template <Alphas A> static V backward(V x, V grad, Alpha<V> a, V& f) { return isrlu::backward<F, M, A>(x, grad, a, f); }
-        };
     };
 
+    template <class K> static void map_lanes(const void* src, void* dst, std::size_t n, const void* alphas)
+    {
+        map<V>([](V x, V a) { return K::template at<Alphas::lanes>(x, Alpha<V>(a)); }, n, out(dst), in(src), static_cast<const T*>(alphas));
+    }
+    template <class K> static void map_one(const void* src, void* dst, std::size_t n, double a)
+    {
+        if (a == 1) map<V>([all = alpha(1)](V x) { return K::template at<Alphas::unit>(x, all); }, n, out(dst), in(src));
+        else if (!is_zero(a)) map<V>([all = alpha(a)](V x) { return K::template at<Alphas::one>(x, all); }, n, out(dst), in(src));
+        else
+            for (std::size_t i = 0; i < n; i += chunk) map_lanes<K>(in(src) + i, out(dst) + i, std::min(chunk, n - i), zeros);
+    }
+
+    // What a backward pass computes from: the input, or the output. Both also tell f(x), for the gradient of alpha.
+    template <Function F, Method M> struct FromInput {
+        static constexpr Function function = F;
+        template <Alphas A> static V at(V x, V grad, Alpha<V> a, V& f) { return backward<F, M, A>(x, grad, a, f); }
+    };
     template <Function F> struct FromOutput {
-        template <Alphas A> static V backward(V y, V grad, Alpha<V> a, V& f)
-        {
-            f = y;
-            return isrlu::backward_from_output<F, A>(y, grad, a);
-        }
+        static constexpr Function function = F;
+        template <Alphas A> static V at(V y, V grad, Alpha<V> a, V& f) { return f = y, backward_from_output<F, A>(y, grad, a); }
     };
 
-    // The backward loops, over either of the two structs above.
-    template <Function F, class From, Alphas A> static void backward_run(const void* saved, const void* grad_out, void* grad_in, std::size_t n, Alpha<V> a, double* alpha_grad)
+    template <class K> static void backward_lanes(const void* saved, const void* grad_out, void* grad_in, std::size_t n, const void* alphas, void* alpha_grads)
     {
-        if (!alpha_grad) {
-            map<V>([=](V s, V grad) { V unused; return From::template backward<A>(s, grad, a, unused); }, n, out(grad_in), in(saved), in(grad_out));
-            return;
-        }
-        for (std::size_t i = 0; i < n; i += sum_block) {
-            V total = constant<V>(0);
-            const auto step = [&](V s, V grad) {
+        const T* each = static_cast<const T*>(alphas);
+        if (alpha_grads) {  // first, because grad_in may be saved or grad_out
+            const auto add = [](V s, V grad, V a, V sum) {
                 V f;
-                const V result = From::template backward<A>(s, grad, a, f);
-                total += alpha_gradient<F>(f, grad);
-                return result;
+                K::template at<Alphas::lanes>(s, grad, Alpha<V>(a), f);
+                return sum + alpha_gradient<K::function>(f, grad);
             };
-            map<V>(step, n - i < sum_block ? n - i : sum_block, out(grad_in) + i, in(saved) + i, in(grad_out) + i);
-            *alpha_grad += static_cast<double>(sum(total));
+            T* sums = static_cast<T*>(alpha_grads);
+            map<V>(add, n, sums, in(saved), in(grad_out), each, static_cast<const T*>(sums));
         }
+        const auto gradient = [](V s, V grad, V a) {
+            V unused;
+            return K::template at<Alphas::lanes>(s, grad, Alpha<V>(a), unused);
+        };
+        map<V>(gradient, n, out(grad_in), in(saved), in(grad_out), each);
     }
-    template <Function F, class From> static void backward(const void* saved, const void* grad_out, void* grad_in, std::size_t n, double a, double* alpha_grad)
+
+    template <class K, Alphas A> static void backward_same(const void* saved, const void* grad_out, void* grad_in, std::size_t n, Alpha<V> a)
     {
-        if (static_cast<C>(a) != 0) backward_run<F, From, Alphas::one>(saved, grad_out, grad_in, n, alpha(a), alpha_grad);
-        else backward_run<F, From, Alphas::lanes>(saved, grad_out, grad_in, n, alpha(a), alpha_grad);
+        const auto gradient = [a](V s, V grad) {
+            V unused;
+            return K::template at<A>(s, grad, a, unused);
+        };
+        map<V>(gradient, n, out(grad_in), in(saved), in(grad_out));
     }
-    template <Function F, class From> static void backward_lanes(const void* saved, const void* grad_out, void* grad_in, std::size_t n, const void* alphas, void* alpha_grads)
+    template <class K> static void backward_one(const void* saved, const void* grad_out, void* grad_in, std::size_t n, double a, double* alpha_grad)
     {
-        constexpr auto A = Alphas::lanes;
-        const C* as = static_cast<const C*>(alphas);
-        if (alpha_grads) {  // first, because grad_in may overwrite saved or grad_out
-            C* sums = static_cast<C*>(alpha_grads);
-            const auto step = [](V s, V grad, V a, V before) {
-                V f;
-                From::template backward<A>(s, grad, Alpha<V>(a), f);
-                return before + alpha_gradient<F>(f, grad);
-            };
-            map<V>(step, n, sums, in(saved), in(grad_out), as, static_cast<const C*>(sums));
+        if (!alpha_grad && a == 1) return backward_same<K, Alphas::unit>(saved, grad_out, grad_in, n, alpha(1));
+        if (!alpha_grad && !is_zero(a)) return backward_same<K, Alphas::one>(saved, grad_out, grad_in, n, alpha(a));
+        T alphas[chunk];
+        std::fill_n(alphas, std::min(chunk, n), static_cast<T>(a));
+        for (std::size_t i = 0; i < n; i += chunk) {
+            T sums[chunk] = {};
+            const std::size_t count = std::min(chunk, n - i);
+            backward_lanes<K>(in(saved) + i, in(grad_out) + i, out(grad_in) + i, count, alphas, alpha_grad ? sums : nullptr);
+            if (alpha_grad) *alpha_grad += static_cast<double>(std::accumulate(sums, sums + count, 0.0));
         }
-        map<V>([](V s, V grad, V a) { V unused; return From::template backward<A>(s, grad, Alpha<V>(a), unused); }, n, out(grad_in), in(saved), in(grad_out), as);
     }
 
     template <Method M> static void rsqrt(const void* src, void* dst, std::size_t n, double)

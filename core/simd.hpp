@@ -61,6 +61,17 @@ template <class V> V at_most(V limit, V x)
     else return xsimd::min(limit, x);
 }
 
+// `a` where x has its sign bit set, else `b`. AVX2's blend looks at that bit alone, which saves a comparison.
+template <class V> V select_negative(V x, V a, V b)
+{
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    if constexpr (std::is_same_v<value_t<V>, float>) return _mm256_blendv_ps(b, a, x);
+    else return _mm256_blendv_pd(b, a, x);
+#else
+    return select(x < constant<V>(0), a, b);
+#endif
+}
+
 template <class V> bits_t<V> to_bits(V x)
 {
     if constexpr (is_scalar<V>) { bits_t<V> b; std::memcpy(&b, &x, sizeof b); return b; }

@@ -2,6 +2,9 @@
 
 The functions are registered: a model with `layers.Dense(64, activation=isrlu)` saves, and loads wherever `isrlu.keras`
 has been imported. On a Keras symbolic tensor they make a layer, so that they can be called in a functional model.
+
+On JAX and on PyTorch they are the functions of `isrlu.jax` and `isrlu.torch`, which are faster there and have more
+derivatives; on TensorFlow, and for what `isrlu.torch` does not take (an alpha of any shape), the formula in Keras ops.
 """
 
 import math
@@ -13,7 +16,15 @@ from isrlu._checks import check_alpha, check_learnable_alpha, require
 
 with require("keras"):
     import keras
+    import numpy as np
     from keras import ops
+
+if keras.backend.backend() == "jax":
+    import isrlu.jax as own
+elif keras.backend.backend() == "torch":
+    import isrlu.torch as own
+else:
+    own = None
 
 __all__ = ["ISRLU", "ISRU", "isrlu", "isru", "isru_sigmoid"]
 
@@ -32,13 +43,13 @@ def isrlu(x: Any, alpha: Any = 1.0) -> Any:
     Raises:
         ValueError: for a negative or non-finite number as alpha. The values of a tensor are not looked at.
     """
-    return _with_alpha(ISRLU, _formula.isrlu, x, alpha)
+    return _with_alpha("isrlu", ISRLU, x, alpha)
 
 
 @keras.saving.register_keras_serializable("isrlu", "isru")
 def isru(x: Any, alpha: Any = 1.0) -> Any:
     """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `isrlu`."""
-    return _with_alpha(ISRU, _formula.isru, x, alpha)
+    return _with_alpha("isru", ISRU, x, alpha)
 
 
 @keras.saving.register_keras_serializable("isrlu", "isru_sigmoid")
@@ -46,14 +57,16 @@ def isru_sigmoid(x: Any) -> Any:
     """(1 + isru(x/2)) / 2, the stand-in for the logistic sigmoid: the same slope 1/4 at 0."""
     if isinstance(x, keras.KerasTensor):
         return keras.layers.Activation(isru_sigmoid)(x)
-    wide, dtype = _widened(x)
+    x = _floating(x)
+    if own is not None:
+        return own.isru_sigmoid(x)
 
     @ops.custom_gradient
     def sigmoid(x: Any) -> tuple[Any, Callable[..., Any]]:
         value, r = _formula.isru_sigmoid(ops, x, _far(x))
         return value, lambda *args, upstream=None: _upstream(args, upstream) * (0.25 * r * r * r)
 
-    return ops.cast(sigmoid(wide), dtype)
+    return ops.cast(sigmoid(_widened(x)), x.dtype)
 
 
 class _WithAlpha(keras.layers.Layer):
@@ -123,15 +136,22 @@ class ISRU(_WithAlpha):
         return isru(inputs, self.alpha)
 
 
-def _with_alpha(layer: type[_WithAlpha], formula: Callable[..., Any], x: Any, alpha: Any) -> Any:
-    """The formula with the derivatives r^3 and -f^3 / 2; in alpha only where alpha is a tensor."""
-    number = not (ops.is_tensor(alpha) or isinstance(alpha, keras.Variable) or hasattr(alpha, "ndim"))
-    if number:
-        alpha = check_alpha(alpha)
+def _with_alpha(name: str, layer: type[_WithAlpha], x: Any, alpha: Any) -> Any:
+    number = not (ops.is_tensor(alpha) or isinstance(alpha, (keras.Variable, np.ndarray)))
+    alpha = check_alpha(alpha) if number else ops.convert_to_tensor(alpha)
     if isinstance(x, keras.KerasTensor):
         return layer(alpha)(x)
-    wide, dtype = _widened(x)
+    x = _floating(x)
+    if own is not None and (number or own.__name__ == "isrlu.jax"):
+        return getattr(own, name)(x, alpha)
+    wide = _widened(x)
     alpha = ops.convert_to_tensor(alpha, wide.dtype) if number else ops.cast(alpha, wide.dtype)
+    formula = {"isrlu": _formula.isrlu, "isru": _formula.isru}[name]
+    return ops.cast(_differentiable(formula, wide, alpha, number), x.dtype)
+
+
+def _differentiable(formula: Callable[..., Any], x: Any, alpha: Any, fixed: bool) -> Any:
+    """The formula with the derivatives r^3 in x and, unless alpha is fixed, -f^3 / 2 in alpha."""
 
     @ops.custom_gradient
     def in_x(x: Any) -> tuple[Any, Callable[..., Any]]:
@@ -150,8 +170,7 @@ def _with_alpha(layer: type[_WithAlpha], formula: Callable[..., Any], x: Any, al
         return f, gradients
 
     # One alpha for each x, so that summing its gradient over what it was shared by is left to the framework.
-    f = in_x(wide) if number else in_both(wide, ops.broadcast_to(alpha, ops.shape(wide)))
-    return ops.cast(f, dtype)
+    return in_x(x) if fixed else in_both(x, ops.broadcast_to(alpha, ops.shape(x)))
 
 
 def _upstream(args: tuple[Any, ...], upstream: Any) -> Any:
@@ -159,13 +178,14 @@ def _upstream(args: tuple[Any, ...], upstream: Any) -> Any:
     return args[0] if upstream is None else upstream
 
 
-def _widened(x: Any) -> tuple[Any, str]:
-    """x in the dtype it is computed in, and the dtype of the result."""
+def _floating(x: Any) -> Any:
     x = ops.convert_to_tensor(x)
-    dtype = keras.backend.standardize_dtype(x.dtype)
-    if not keras.backend.is_float_dtype(dtype):
-        dtype = keras.config.floatx()
-    return ops.cast(x, "float64" if dtype == "float64" else "float32"), dtype
+    return x if keras.backend.is_float_dtype(x.dtype) else ops.cast(x, keras.config.floatx())
+
+
+def _widened(x: Any) -> Any:
+    """x in the dtype that it is computed in."""
+    return x if keras.backend.standardize_dtype(x.dtype) in _formula.FAR else ops.cast(x, "float32")
 
 
 def _far(x: Any) -> float:

@@ -1,7 +1,7 @@
 """Test vectors made with mpmath, errors in ulps, and the bounds that every framework is held to."""
 
 from isrlu.testing._bounds import BOUNDS, Bounds, check
-from isrlu.testing._frameworks import EVALUATORS, evaluate
+from isrlu.testing._frameworks import EVALUATORS, evaluate, questions
 from isrlu.testing._ulps import FORMATS, Format, assert_ulps, ulp, ulp_error
 from isrlu.testing._vectors import DTYPES, FUNCTIONS, QUANTITIES, Vectors, load
 
@@ -19,6 +19,7 @@ __all__ = [
     "check",
     "evaluate",
     "load",
+    "questions",
     "ulp",
     "ulp_error",
 ]

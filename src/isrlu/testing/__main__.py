@@ -14,9 +14,9 @@ import subprocess
 import sys
 
 from isrlu.testing._bounds import BOUNDS, judged
-from isrlu.testing._frameworks import EVALUATORS, evaluate
+from isrlu.testing._frameworks import EVALUATORS, evaluate, questions
 from isrlu.testing._ulps import ulp_error
-from isrlu.testing._vectors import DTYPES, FUNCTIONS, QUANTITIES, load
+from isrlu.testing._vectors import DTYPES, FUNCTIONS, QUANTITIES
 
 Errors = dict[str, dict[str, dict[str, float]]]  # function -> dtype -> quantity -> largest error in ulps
 
@@ -26,8 +26,8 @@ def measure(framework: str) -> Errors:
     errors: Errors = {}
     for function in FUNCTIONS:
         for dtype in DTYPES:
-            vectors = load(function, dtype)
-            for quantity, actual in evaluate(framework, vectors).items():
+            vectors = questions(framework, function, dtype)
+            for quantity, actual in evaluate(framework, vectors).items() if len(vectors) else ():
                 rules = judged(vectors, quantity, flush=BOUNDS[framework, "full"][dtype].flush)
                 error = ulp_error(actual, getattr(vectors, quantity), **rules).max()
                 errors.setdefault(function, {}).setdefault(dtype, {})[quantity] = float(error)

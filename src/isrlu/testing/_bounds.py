@@ -32,6 +32,7 @@ FULL = {"float64": FLOAT, "float32": FLOAT, "float16": HALF, "bfloat16": HALF}
 ARRAY_HALF = Bounds(f=0.501, dfdx=0.501, dfdalpha=6.0, flush=True)
 ARRAY_FLOAT = Bounds(f=3.0, dfdx=4.0, dfdalpha=6.0, flush=True)
 ARRAY = {"float64": ARRAY_FLOAT, "float32": ARRAY_FLOAT, "float16": ARRAY_HALF, "bfloat16": ARRAY_HALF}
+FLOAT_OR_ARRAY = Bounds(f=4.0, dfdx=6.0, dfdalpha=8.0, flush=True)  # isrlu.torch where it can, else the array formula
 
 BOUNDS: dict[tuple[str, str], dict[str, Bounds]] = {
     ("numpy", "full"): FULL,
@@ -40,7 +41,7 @@ BOUNDS: dict[tuple[str, str], dict[str, Bounds]] = {
     ("jax", "full"): ARRAY,
     ("keras-tensorflow", "full"): ARRAY,
     ("keras-jax", "full"): ARRAY,
-    ("keras-torch", "full"): ARRAY,
+    ("keras-torch", "full"): ARRAY | {"float64": FLOAT_OR_ARRAY, "float32": FLOAT_OR_ARRAY},
     ("onnxruntime", "full"): ARRAY,
 }
 

@@ -6,9 +6,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrlu.testing._vectors import QUANTITIES, Vectors
+from isrlu.testing._vectors import QUANTITIES, Vectors, load
 
 Results = dict[str, NDArray[np.float64]]
+
+
+def questions(framework: str, function: str, dtype: str) -> Vectors:
+    """The vectors that `framework` can be asked: in ONNX there is no isru_sigmoid, and alpha is always a float32."""
+    vectors = load(function, dtype)
+    if framework != "onnxruntime":
+        return vectors
+    with np.errstate(over="ignore"):
+        return vectors[vectors.alpha.astype(np.float32) == vectors.alpha]
 
 
 def evaluate(framework: str, vectors: Vectors) -> Results:
@@ -76,9 +85,34 @@ def _torch_vjp(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
     return [f.detach(), *(leaf.grad for leaf in leaves)]
 
 
+def _onnxruntime(vectors: Vectors) -> Results:
+    """f alone, of ISRLU and ISRU."""
+    import onnx
+    import onnxruntime
+
+    from isrlu.onnx import make_model, node
+
+    names = {"float64": "DOUBLE", "float32": "FLOAT", "float16": "FLOAT16", "bfloat16": "BFLOAT16"}
+    data_type = onnx.TensorProto.DataType.Value(names[vectors.dtype])
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, ["n"]) for name in ("x64", "y64")]
+    f = np.empty_like(vectors.x)
+    for alpha, part in vectors.by_alpha():
+        nodes = [
+            onnx.helper.make_node("Cast", ["x64"], ["x"], to=data_type),
+            node(vectors.function.upper(), "x", "y", alpha=alpha),
+            onnx.helper.make_node("Cast", ["y"], ["y64"], to=onnx.TensorProto.DOUBLE),
+        ]
+        graph = onnx.helper.make_graph(nodes, "vectors", ends[:1], ends[1:])
+        model = make_model(graph, "float64" if vectors.dtype == "float64" else "float32")
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        f[vectors.alpha == alpha] = session.run(None, {"x64": part.x})[0]
+    return {"f": f}
+
+
 EVALUATORS: dict[str, Callable[[Vectors], Results]] = {
     "jax": _jax,
     "keras-tensorflow": _keras,
     "keras-jax": _keras,
     "keras-torch": _keras,
+    "onnxruntime": _onnxruntime,
 }

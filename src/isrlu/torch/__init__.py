@@ -1,5 +1,10 @@
 """ISRLU and ISRU for PyTorch: functions, modules, and ways to put them into existing models."""
 
+from isrlu._checks import require
+
+with require("torch"):
+    import torch as _torch  # noqa: F401
+
 from isrlu.torch._functional import isrlu, isru, isru_sigmoid
 from isrlu.torch._modules import ISRLU, ISRU, ISRUSigmoid
 from isrlu.torch._register import register

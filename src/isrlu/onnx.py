@@ -1,0 +1,96 @@
+"""ISRLU and ISRU for ONNX: the model-local functions `isrlu::ISRLU` and `isrlu::ISRU`, built of standard operators.
+
+For whoever builds graphs by hand: any runtime runs them, no custom operator needed. Both take one tensor and the
+attribute `alpha` (default 1), and give a tensor of the same type.
+
+>>> graph = onnx.helper.make_graph(
+...     [node("ISRLU", "x", "y", alpha=3.0)],
+...     "example",
+...     [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n"])],
+...     [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n"])],
+... )
+>>> model = make_model(graph)
+>>> onnx.checker.check_model(model, full_check=True)
+"""
+
+from typing import Any
+
+from isrlu import _formula
+from isrlu._checks import check_alpha, require
+
+with require("onnx"):
+    import onnx
+
+__all__ = ["DOMAIN", "OPSET", "add_functions", "functions", "make_model", "node"]
+
+DOMAIN = "isrlu"
+OPSET = 18  # of the standard operators; what onnxruntime 1.14 and all later ones run
+
+# Beyond +-limit, where f is +-1/sqrt(alpha) to the last bit, x is cut off: alpha x^2 does not overflow. What depends
+# on alpha alone is folded into constants by the runtime, the choice of a branch too. No Where chooses between x and the
+# curve: onnxruntime's turns -0.0 into 0.0. The larger of the two is the right one, because the root is 1 or more.
+_BODY = """
+    number = Constant <value_float: float = @alpha> ()
+    alpha = Cast <to: int = {type}> (number)
+    x = Cast <to: int = {type}> (X)
+    zero = Constant <value = {name} {{0.0}}> ()
+    linear = Equal (alpha, zero)
+    y = If (linear) <
+        then_branch = alpha_is_0 () => (passed) {{ passed = Identity (x) }},
+        else_branch = alpha_is_positive () => (bent) {{
+            one = Constant <value = {name} {{1.0}}> ()
+            far = Constant <value = {name} {{{far}}}> ()
+            root_alpha = Sqrt (alpha)
+            limit = Div (far, root_alpha)
+            low = Neg (limit)
+            m = Clip (x, low, limit)
+            alpha_m = Mul (alpha, m)
+            alpha_m_m = Mul (alpha_m, m)
+            d = Add (one, alpha_m_m)
+            root = Sqrt (d)
+            curve = Div (m, root)
+            bent = {result}
+        }}
+    >
+    Y = CastLike (y, X)
+"""
+_RESULT = {"ISRLU": "Max (x, curve)", "ISRU": "Identity (curve)"}
+
+
+def functions(compute: str = "float32") -> list[onnx.FunctionProto]:
+    """Both functions, for tensors of type float, float16 and bfloat16; with compute="float64" for double.
+
+    What they are given is computed in the type `compute` and rounded once.
+    """
+    if compute not in _formula.FAR:
+        raise ValueError(f"unknown type to compute in {compute!r}: known are {', '.join(_formula.FAR)}")
+    double = compute == "float64"
+    types: dict[str, Any] = {"name": "double" if double else "float", "far": _formula.FAR[compute]}
+    types["type"] = onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
+    return [
+        onnx.parser.parse_function(
+            f'<domain: "{DOMAIN}", opset_import: ["": {OPSET}]>\n{name} <alpha: float = 1.0> (X) => (Y)\n'
+            f"{{{_BODY.format(result=result, **types)}}}"
+        )
+        for name, result in _RESULT.items()
+    ]
+
+
+def node(function: str, x: str, y: str, *, alpha: float = 1.0) -> onnx.NodeProto:
+    """The node y = ISRLU(x) or y = ISRU(x). ONNX keeps a number in an attribute as a float32."""
+    if function not in _RESULT:
+        raise ValueError(f"unknown function {function!r}: known are {', '.join(_RESULT)}")
+    return onnx.helper.make_node(function, [x], [y], domain=DOMAIN, alpha=check_alpha(alpha))
+
+
+def add_functions(model: onnx.ModelProto, compute: str = "float32") -> onnx.ModelProto:
+    """Add to `model` what its nodes of the domain `isrlu` call: the functions and the domain's import."""
+    model.functions.extend(functions(compute))
+    model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
+    return model
+
+
+def make_model(graph: onnx.GraphProto, compute: str = "float32") -> onnx.ModelProto:
+    """`onnx.helper.make_model` with the functions in it, for a graph whose other operators are of opset `OPSET`."""
+    opset = onnx.helper.make_opsetid("", OPSET)
+    return add_functions(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8), compute)

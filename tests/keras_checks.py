@@ -1,0 +1,129 @@
+"""What isrlu.keras must do, on whatever backend this process runs: test_keras.py starts it once for each."""
+
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the frameworks' own, while they are imported
+    keras = pytest.importorskip("keras")
+    from keras import layers, ops
+
+from isrlu.keras import ISRLU, ISRU, isrlu, isru, isru_sigmoid
+
+FUNCTIONS = [isrlu, isru, isru_sigmoid]
+
+
+def _negative(x: np.ndarray, alpha: float) -> np.ndarray:
+    return x / np.sqrt(1 + alpha * x * x)
+
+
+def _data(*shape: int) -> np.ndarray:
+    return np.random.default_rng(7).normal(size=shape).astype("float32") * 3
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_dtype_and_shape_are_kept(function, dtype) -> None:
+    y = function(ops.ones((2, 3), dtype))
+    assert keras.backend.standardize_dtype(y.dtype) == dtype
+    assert tuple(y.shape) == (2, 3)
+    assert keras.backend.standardize_dtype(function(ops.ones((2,), "int32")).dtype) == "float32"
+
+
+def test_number_and_tensor_alpha_agree() -> None:
+    x = _data(4, 5)
+    for function in (isrlu, isru):
+        number = ops.convert_to_numpy(function(x, 3.0))
+        np.testing.assert_allclose(number, ops.convert_to_numpy(function(x, np.full(5, 3.0, "float32"))), rtol=1e-6)
+        np.testing.assert_allclose(number[x < 0], _negative(x, 3.0)[x < 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_symbolic_call_saves_and_loads(function, tmp_path: Path) -> None:
+    inputs = keras.Input((5,))
+    model = keras.Model(inputs, function(layers.Dense(3)(inputs)))
+    _round_trip(model, _data(8, 5), tmp_path)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_function_as_activation_saves_and_loads(function, tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((5,)), layers.Dense(64, activation=function), layers.Dense(2)])
+    _round_trip(model, _data(8, 5), tmp_path)
+
+
+@pytest.mark.parametrize("layer", [ISRLU, ISRU])
+@pytest.mark.parametrize("options", [{}, {"learnable": True}, {"learnable": True, "shared_axes": [1, 2]}])
+def test_layer_saves_and_loads(layer, options, tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((4, 4, 3)), layer(0.5, **options), layers.Flatten(), layers.Dense(2)])
+    loaded = _round_trip(model, _data(8, 4, 4, 3), tmp_path)
+    assert loaded.layers[0].get_config()["alpha"] == 0.5
+    if options:
+        assert tuple(loaded.layers[0].log_alpha.shape) == ((1, 1, 3) if "shared_axes" in options else (4, 4, 3))
+
+
+def _round_trip(model, x: np.ndarray, folder: Path):
+    model.compile("sgd", "mse")
+    expected = model.predict(x, verbose=0)
+    model.save(folder / "model.keras")
+    loaded = keras.models.load_model(folder / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(x, verbose=0), expected)
+    return loaded
+
+
+def test_learnable_alpha_is_learned_and_stays_positive() -> None:
+    x = _data(512, 2)
+    target = np.where(x >= 0, x, _negative(x, np.array([0.2, 5.0])))
+    model = keras.Sequential([keras.Input((2,)), ISRLU(learnable=True)])
+    model.compile(keras.optimizers.Adam(0.05), "mse")
+    model.fit(x, target, epochs=40, batch_size=64, verbose=0)
+    np.testing.assert_allclose(ops.convert_to_numpy(model.layers[0].alpha), [0.2, 5.0], rtol=0.03)
+    model.layers[0].log_alpha.assign([-30.0, -60.0])
+    assert np.all(ops.convert_to_numpy(model.layers[0].alpha) > 0)
+
+
+def test_shared_alpha_gets_the_sum_of_the_gradients() -> None:
+    x = -np.abs(_data(16, 6))
+    model = keras.Sequential([keras.Input((6,)), ISRLU(learnable=True, shared_axes=1)])
+    model.compile(keras.optimizers.SGD(1.0), loss=lambda _, y: ops.sum(y) / 16)
+    model.fit(x, np.zeros((16, 6), "float32"), batch_size=16, verbose=0, shuffle=False)
+    step = -np.sum(-(_negative(x, 1.0) ** 3) / 2) / 16
+    np.testing.assert_allclose(ops.convert_to_numpy(model.layers[0].log_alpha), [step], rtol=1e-5)
+
+
+def test_mixed_precision_keeps_alpha_in_float32() -> None:
+    layer = ISRLU(0.1, learnable=True, dtype="mixed_bfloat16")
+    y = layer(_data(4, 3))
+    assert keras.backend.standardize_dtype(y.dtype) == "bfloat16"
+    np.testing.assert_allclose(ops.convert_to_numpy(layer.alpha), 0.1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_lstm_trains(size: int) -> None:
+    x = _data(64, 5, size)
+    y = (x.sum(axis=(1, 2)) > 0).astype("float32")
+    keras.utils.set_random_seed(1)
+    lstm = layers.LSTM(16, activation=isru, recurrent_activation=isru_sigmoid)
+    model = keras.Sequential([keras.Input((5, size)), lstm, layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.02), keras.losses.BinaryCrossentropy(from_logits=True))
+    losses = model.fit(x, y, epochs=15, batch_size=32, verbose=0).history["loss"]
+    assert losses[-1] < 0.6 * losses[0]
+
+
+@pytest.mark.parametrize("alpha", [-1, math.nan, math.inf])
+def test_bad_alpha_is_refused(alpha: float) -> None:
+    for refusing in (lambda: isrlu(_data(2), alpha), lambda: isru(_data(2), alpha), lambda: ISRLU(alpha)):
+        with pytest.raises(ValueError, match="alpha must be a finite number >= 0, got "):
+            refusing()
+
+
+def test_bad_layer_arguments() -> None:
+    with pytest.raises(ValueError, match="a learnable alpha is positive: start it above 0"):
+        ISRLU(0, learnable=True)
+    with pytest.raises(ValueError, match=r"shared_axes=\[1\] needs learnable=True"):
+        ISRU(shared_axes=[1])
+    with pytest.raises(TypeError, match="alpha must be a real number or an array of them, got '1'"):
+        isrlu(_data(2), "1")

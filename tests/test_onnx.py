@@ -1,0 +1,70 @@
+"""isrlu.onnx: the model-local functions in a hand-built graph, run by onnxruntime. (Values: test_vectors.py.)"""
+
+import math
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+from isrlu.onnx import DOMAIN, functions, make_model, node  # noqa: E402
+
+TYPES = {"float64": onnx.TensorProto.DOUBLE, "float32": onnx.TensorProto.FLOAT, "float16": onnx.TensorProto.FLOAT16}
+CURVES = {
+    "ISRLU": lambda x, alpha: np.where(x >= 0, x, x / np.sqrt(1 + alpha * x * x)),
+    "ISRU": lambda x, alpha: x / np.sqrt(1 + alpha * x * x),
+}
+
+
+def _run(nodes: list, x: np.ndarray, compute: str = "float32") -> np.ndarray:
+    info = onnx.helper.make_tensor_value_info
+    shape, data_type = [None] * x.ndim, TYPES[x.dtype.name]
+    graph = onnx.helper.make_graph(nodes, "test", [info("x", data_type, shape)], [info("y", data_type, shape)])
+    model = make_model(graph, compute)
+    onnx.checker.check_model(model, full_check=True)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": x})[0]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("function", CURVES)
+def test_function_keeps_type_and_shape(function: str, dtype: str) -> None:
+    x = np.random.default_rng(0).normal(size=(3, 4, 5)).astype(dtype)
+    y = _run([node(function, "x", "y", alpha=3.0)], x, "float64" if dtype == "float64" else "float32")
+    assert y.dtype == dtype and y.shape == x.shape
+    expected = CURVES[function](x.astype(np.float64), 3.0)
+    np.testing.assert_allclose(y, expected, rtol=4 * np.finfo(dtype).eps)
+
+
+def test_alpha_is_1_unless_given() -> None:
+    x = np.array([-2.0, -0.5, 1.0], np.float32)
+    bare = onnx.helper.make_node("ISRLU", ["x"], ["y"], domain=DOMAIN)
+    np.testing.assert_array_equal(_run([bare], x), _run([node("ISRLU", "x", "y")], x))
+
+
+def test_two_nodes_with_different_alphas() -> None:
+    x = np.linspace(-3, 3, 13, dtype=np.float32)
+    y = _run([node("ISRU", "x", "h", alpha=0.5), node("ISRLU", "h", "y", alpha=3.0)], x)
+    np.testing.assert_allclose(y, CURVES["ISRLU"](CURVES["ISRU"](x, 0.5), 3.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 65])
+def test_any_length(size: int) -> None:
+    x = -np.arange(size, dtype=np.float32)
+    np.testing.assert_allclose(_run([node("ISRLU", "x", "y")], x), CURVES["ISRLU"](x, 1.0), rtol=1e-6)
+
+
+def test_float16_beyond_255() -> None:
+    x = np.array([-256, -1000, -65504, -np.inf], np.float16)
+    assert np.all(_run([node("ISRLU", "x", "y", alpha=4.0)], x) == np.float16(-0.5))
+
+
+def test_bad_arguments() -> None:
+    for alpha in (-1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="alpha must be a finite number >= 0, got "):
+            node("ISRLU", "x", "y", alpha=alpha)
+    with pytest.raises(ValueError, match="unknown function 'isrlu': known are ISRLU, ISRU"):
+        node("isrlu", "x", "y")
+    with pytest.raises(ValueError, match="unknown type to compute in 'float16': known are float32, float64"):
+        functions("float16")

@@ -30,10 +30,10 @@ TRACKED = 1000  # test images over which each hidden unit's activation is averag
 
 
 class Diverged(Exception):
-    """The loss is no longer a number."""
+    """The loss, or a mean activation, is no longer a number."""
 
     def __init__(self, what: str, value: float, step: int, history: "History") -> None:
-        super().__init__(f"the {what} loss is {value} at step {step}")
+        super().__init__(f"the {what} is {value} at step {step}")
         self.history = history
 
 
@@ -157,7 +157,7 @@ class _Run:
     def _note_loss(self, losses: list[Tensor]) -> None:
         value = self.ranks.mean(torch.stack(losses).mean())
         losses.clear()
-        self._check("training", value)
+        self._check("training loss", value)
         self.history.train_steps.append(self.step)
         self.history.train_loss.append(value)
 
@@ -169,7 +169,7 @@ class _Run:
         logits = torch.cat([self.network(chunk) for chunk in images.split(500)])
         self.network.train()
         loss = F.cross_entropy(logits, labels).item()
-        self._check("test", loss)
+        self._check("test loss", loss)
         self.history.test_steps.append(self.step)
         self.history.test_loss.append(loss)
         self.history.test_accuracy.append(100.0 * (logits.argmax(1) == labels).double().mean().item())
@@ -185,6 +185,7 @@ class _Run:
         layers = networks.hidden_activations(self.network, self.arrays.test[0][:TRACKED])
         self.network.train()
         units = [layer.double().mean(0).flatten() for layer in layers]
+        self._check("mean activation", sum(each.mean().item() for each in units))
         self.history.unit_epochs.append(self.epoch)
         self.history.unit_mean.append([each.mean().item() for each in units])
         self.history.unit_median.append([statistics.median(each.tolist()) for each in units])

@@ -1,0 +1,6 @@
+"""`python -m isrlu`, and with it `torchrun ... -m isrlu train`."""
+
+from isrlu.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,281 @@
+"""One run: its specification, the schedule, checkpoints that go on to the same bits, divergence, the command."""
+
+import dataclasses
+import json
+import math
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from mnist_program import small_data
+
+from isrlu._errors import UserError
+from isrlu.paper.mnist import train as training
+from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.mnist.train import Arrays, Diverged, History, train
+
+SMALL = Spec(activation="relu", width=16, epochs=3, batch=50, data="small")
+FILES = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def arrays() -> Arrays:
+    torch.set_num_threads(1)
+    return Arrays(small_data())
+
+
+def same(first: History, second: History) -> bool:
+    """Equal to the last bit, but for the time it took."""
+    return dataclasses.replace(first, seconds=0.0) == dataclasses.replace(second, seconds=0.0)
+
+
+# The specification
+
+
+def test_a_specification_is_its_hash() -> None:
+    assert Spec().hash == Spec().hash and len(Spec().hash) == 16
+    assert Spec.from_json(Spec(alpha=3.0, seed=7).to_json()) == Spec(alpha=3.0, seed=7)
+    changed = [dataclasses.replace(SMALL, **{name: value}).hash for name, value in CHANGES.items()]
+    assert len({SMALL.hash, *changed}) == len(CHANGES) + 1, "two different runs share a hash"
+
+
+CHANGES = {
+    "activation": "elu",
+    "width": 17,
+    "pkeep": 0.5,
+    "epochs": 4,
+    "steps": 2,
+    "evaluations": 2,
+    "batch": 10,
+    "seed": 1,
+    "data": "mnist",
+}
+
+
+def test_every_field_is_in_the_hash() -> None:
+    special = {
+        "architecture",
+        "alpha",
+        "learnable",
+        "method",
+        "pkeep_conv",
+    }  # not all activations and networks have them
+    assert {each.name for each in dataclasses.fields(Spec)} == set(CHANGES) | special
+    hashes = {Spec().hash, Spec(alpha=2).hash, Spec(learnable=True).hash, Spec(method="approx").hash}
+    hashes |= {Spec(architecture=2).hash, Spec(architecture=2, pkeep_conv=0.7).hash}
+    assert len(hashes) == 6
+
+
+def test_runs_of_one_group_differ_in_the_seed_alone() -> None:
+    assert Spec(seed=1).group == Spec(seed=2).group != Spec(alpha=3.0).group
+
+
+def test_relu_has_no_alpha_to_differ_in() -> None:
+    assert Spec(activation="relu", alpha=1.0) == Spec(activation="relu", alpha=3.0)
+
+
+def test_unknown_keys_are_errors() -> None:
+    with pytest.raises(UserError, match="unknown key momentum in a run's specification"):
+        Spec.from_json({**Spec().to_json(), "momentum": 0.9})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"activation": "swish"}, "unknown activation 'swish'"),
+        ({"architecture": 3}, "unknown architecture 3"),
+        ({"method": "fast"}, "unknown method 'fast'"),
+        ({"activation": "elu", "method": "approx"}, "elu has no method approx"),
+        ({"activation": "relu", "learnable": True}, "relu has no learnable alpha"),
+        ({"alpha": -1.0}, "alpha must be a finite number >= 0"),
+        ({"pkeep": 0.0}, r"pkeep is the probability of keeping a unit, in \(0, 1\], got 0.0"),
+        ({"pkeep": math.nan}, "pkeep is the probability"),
+        ({"architecture": 2, "pkeep_conv": 2.0}, "pkeep_conv is the probability"),
+        ({"pkeep_conv": 0.7}, "architecture 1 has no dropout after convolutions"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"seed": -1}, "seed must be at least 0"),
+    ],
+)
+def test_mistakes_in_a_specification(options: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Spec(**options)
+
+
+# Training
+
+
+def test_the_schedule_is_the_papers() -> None:
+    assert training.learning_rate(0) == pytest.approx(0.0031)
+    assert training.learning_rate(2000) == pytest.approx(0.0001 + 0.003 / math.e)
+    assert training.learning_rate(10**6) == pytest.approx(0.0001)
+
+
+def test_it_learns(arrays: Arrays) -> None:
+    history = train(dataclasses.replace(SMALL, epochs=30, pkeep=1.0), arrays)
+    assert history.test_accuracy[-1] > 90.0 > history.test_accuracy[0]
+    assert history.train_loss[-1] < 0.2 < history.train_loss[0]
+
+
+def test_what_is_noted(arrays: Arrays) -> None:
+    seen: list[int] = []
+    spec = dataclasses.replace(SMALL, evaluations=3)
+    history = train(spec, arrays, watch=lambda epoch, _, rate: seen.append(epoch))
+    assert history.steps_per_epoch == 3
+    assert history.test_steps == list(range(1, 10)) and len(seen) == 9 and seen[-1] == 3
+    assert history.unit_epochs == [0, 1, 2, 3]
+    assert [len(layers) for layers in history.unit_mean + history.unit_median] == [4] * 8
+    assert all(value >= 0.0 for layers in history.unit_mean for value in layers), "ReLU has no negative outputs"
+    assert history.alphas == []
+    numbers = training.summary(history)
+    assert numbers["best_accuracy"] == max(history.test_accuracy)
+    assert numbers["final_loss"] == 100 * history.test_loss[-1]
+
+
+def test_mean_activation_is_that_of_the_units(arrays: Arrays) -> None:
+    run = training._Run(SMALL, arrays, training.Ranks())
+    run.track()
+    first = run.network[1](run.network[0](arrays.test[0])).double().mean(0).flatten()
+    assert run.history.unit_mean[0][0] == pytest.approx(first.mean().item())
+    assert run.history.unit_median[0][0] == pytest.approx(first.quantile(0.5).item())
+
+
+def test_steps_end_a_run_early(arrays: Arrays) -> None:
+    history = train(dataclasses.replace(SMALL, steps=4), arrays)
+    assert history.test_steps == [3, 4]
+
+
+def test_learned_alphas_are_noted(arrays: Arrays) -> None:
+    spec = dataclasses.replace(SMALL, activation="isrlu", alpha=3.0, learnable=True, pkeep=1.0, epochs=10)
+    history = train(spec, arrays)
+    assert history.alphas[0] == [3.0] * 4 and len(history.alphas) == 11
+    assert all(end != 3.0 for end in history.alphas[-1])
+
+
+def test_seeds_differ_and_repeat(arrays: Arrays) -> None:
+    first, again, other = (train(dataclasses.replace(SMALL, seed=seed), arrays) for seed in (1, 1, 2))
+    assert same(first, again)
+    assert not same(first, other)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 5])
+@pytest.mark.parametrize("activation", ["relu", "isrlu"])
+def test_an_interrupted_run_goes_on_to_the_same_bits(
+    tmp_path: Path, arrays: Arrays, stop_at: int, activation: str
+) -> None:
+    spec = dataclasses.replace(SMALL, activation=activation, evaluations=2)
+    path = tmp_path / "run.pt"
+
+    def stop(epoch: int, history: History, rate: float) -> None:
+        if len(history.test_steps) == stop_at:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(spec, arrays, checkpoint=path, watch=stop)
+    assert path.exists() == (stop_at > 2), "a checkpoint is written at an epoch's end"
+    torch.manual_seed(123)  # whatever happened to the global generator in between
+    resumed = train(spec, arrays, checkpoint=path)
+    assert same(resumed, train(spec, arrays))
+    assert same(resumed, train(spec, arrays, checkpoint=path)), "a finished run is not trained further"
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, arrays: Arrays) -> None:
+    train(SMALL, arrays, checkpoint=tmp_path / "run.pt")
+    with pytest.raises(UserError, match="is the checkpoint of another run"):
+        train(dataclasses.replace(SMALL, seed=1), arrays, checkpoint=tmp_path / "run.pt")
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, arrays: Arrays) -> None:
+    path = tmp_path / "run.pt"
+    train(SMALL, arrays, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(UserError, match=r"run\.pt is damaged .*: delete it to start this run anew"):
+        train(SMALL, arrays, checkpoint=path)
+
+
+def test_other_data_is_refused(arrays: Arrays) -> None:
+    with pytest.raises(UserError, match="specified for data 'mnist', but 'small' was given"):
+        train(dataclasses.replace(SMALL, data="mnist"), arrays)
+
+
+def test_divergence_is_told_with_its_step(arrays: Arrays) -> None:
+    with pytest.raises(Diverged, match=r"is (nan|-?inf) at step") as caught:
+        train(dataclasses.replace(SMALL, activation="elu", alpha=1e38), arrays)
+    assert caught.value.history.unit_epochs == [] and caught.value.history.train_loss == []
+
+
+# The command
+
+
+def isrlu(
+    *arguments: str, program: tuple[str, ...] = (sys.executable, "-m", "isrlu"), **options
+) -> subprocess.CompletedProcess:
+    return subprocess.run([*program, *arguments], capture_output=True, text=True, timeout=300, check=False, **options)
+
+
+TRAIN = ("train", "--data", "digits", "--activation", "relu", "--width", "16", "--epochs", "2", "--threads", "1")
+
+
+def test_command_writes_the_result(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    board, result = tmp_path / "board", tmp_path / "run.json"
+    done = isrlu(*TRAIN, "--json", str(result), "--tensorboard", str(board))
+    assert done.returncode == 0, done.stderr
+    assert "epoch 2/2  loss" in done.stdout and "images/s" in done.stdout and "not MNIST" in done.stdout
+    record = json.loads(result.read_text())
+    assert record["status"] == "done" and record["environment"]["threads"] == 1
+    assert "not MNIST" in record["data"]
+    (events,) = board.iterdir()
+    assert b"mean activation/layer 4" in events.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--pkeep", "0"), "isrlu: pkeep is the probability of keeping a unit, in (0, 1], got 0.0"),
+        (("--activation", "swish"), "isrlu: unknown activation 'swish': known are isrlu, elu, relu"),
+        (("--data", "/no/such/folder"), "isrlu: no such data folder: /no/such/folder"),
+    ],
+)
+def test_command_tells_mistakes_in_one_line(arguments: tuple[str, ...], message: str) -> None:
+    done = isrlu("train", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.strip() == message
+
+
+def test_command_tells_divergence(tmp_path: Path) -> None:
+    done = isrlu(*TRAIN, "--activation", "elu", "--alpha", "1e38", "--json", str(tmp_path / "run.json"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("isrlu: the run diverged: the ")
+    assert json.loads((tmp_path / "run.json").read_text())["status"] == "diverged"
+
+
+def test_a_full_disk_is_one_line_and_loses_no_epoch(tmp_path: Path) -> None:
+    """The disk is full for every file of more than 10 kB: less than a checkpoint."""
+    limit = (10_000, 10_000)
+    path = tmp_path / "run.pt"
+    full = isrlu(*TRAIN, "--checkpoint", str(path), preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+    assert full.returncode == 2
+    assert full.stderr.startswith(f"isrlu: cannot write the checkpoint {path}") and full.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir()), "no half-written file stays behind"
+    assert isrlu(*TRAIN, "--checkpoint", str(path)).returncode == 0
+
+
+def test_torchrun_shares_the_batches(tmp_path: Path) -> None:
+    """Two processes of half a batch each are one of a whole batch, where nothing is random but the order."""
+    for name, program in (
+        ("one", (sys.executable, "-m", "isrlu")),
+        ("two", (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "isrlu")),
+    ):
+        done = isrlu(*TRAIN, "--pkeep", "1", "--json", str(tmp_path / f"{name}.json"), program=program)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("highest test accuracy") == 1, "one process talks"
+    one, two = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("one", "two"))
+    assert (one["environment"]["processes"], two["environment"]["processes"]) == (1, 2)
+    assert two["history"]["train_loss"] == pytest.approx(one["history"]["train_loss"], rel=1e-3)

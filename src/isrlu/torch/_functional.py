@@ -71,9 +71,7 @@ def _with_alpha(name: str, x: Tensor, alpha: float | Tensor, inplace: bool, meth
     _check_input(x)
     if isinstance(alpha, Tensor):
         _check_alpha_tensor(alpha, x)
-    elif not (
-        isinstance(alpha, float) and 0.0 <= alpha < math.inf
-    ):  # a compiler's symbolic float knows no more than this
+    elif not (type(alpha) in (float, int) and 0.0 <= alpha < math.inf):  # first, as Dynamo can't trace check_alpha
         alpha = check_alpha(alpha)
     if not is_dynamo_compiling() and _native.takes(x) and (not isinstance(alpha, Tensor) or _native.takes(alpha)):
         return _native.apply(name, x, alpha, inplace, method)

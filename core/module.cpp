@@ -14,6 +14,7 @@
 #include "dispatch.hpp"
 #include "drive.hpp"
 #include "sweep.hpp"
+#include "tensors.hpp"
 #include "ufuncs.hpp"
 
 namespace nb = nanobind;
@@ -157,6 +158,8 @@ NB_MODULE(_core, m)
        "grad_in = grad_out * f' on [outer, channels, inner]; alpha_grad: float64[channels], or 0 if it is not wanted.");
     m.def("set_parallel_for", [](Address f) { set_parallel_for(reinterpret_cast<ParallelFor>(f)); }, "address"_a,
           "Hand over libtorch's torch_parallel_for, or 0 for one thread.");
+
+    add_tensor_functions(m);
 
     m.def("ufuncs", make_ufuncs, "Make NumPy ufuncs of all functions: {name: {method: ufunc}}.");
     m.def("register_bfloat16", register_bfloat16, "ufuncs"_a, "dtype"_a, "Add loops for ml_dtypes' bfloat16 to these ufuncs.");

@@ -5,11 +5,12 @@ import math
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
+from isrlu import _core
 from isrlu._checks import check_alpha, check_method
 from isrlu.torch import _formula, _native
 
 FORMULAS = {"isrlu": _formula.isrlu, "isru": _formula.isru}
-_fast = _native.fast_forward
+_fast = _core.fast_forward
 
 
 def isrlu(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method: str = "full") -> Tensor:
@@ -26,8 +27,8 @@ def isrlu(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method:
     >>> isrlu(torch.tensor([-2.0, 0.0, 2.0]), alpha=2.0)
     tensor([-0.6667,  0.0000,  2.0000])
     """
-    if not is_dynamo_compiling():
-        y = _fast("isrlu", x, alpha, inplace, method)
+    if not (inplace or is_dynamo_compiling()):
+        y = _fast(x, "isrlu", alpha, method)
         if y is not None:
             return y
     return _with_alpha("isrlu", x, alpha, inplace, method)
@@ -40,8 +41,8 @@ def isru(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method: 
     >>> isru(torch.tensor([-2.0, 0.0, 2.0]), alpha=2.0)
     tensor([-0.6667,  0.0000,  0.6667])
     """
-    if not is_dynamo_compiling():
-        y = _fast("isru", x, alpha, inplace, method)
+    if not (inplace or is_dynamo_compiling()):
+        y = _fast(x, "isru", alpha, method)
         if y is not None:
             return y
     return _with_alpha("isru", x, alpha, inplace, method)
@@ -54,14 +55,14 @@ def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tens
     >>> isru_sigmoid(torch.tensor([-1.5, 0.0, 1.5]))
     tensor([0.2000, 0.5000, 0.8000])
     """
-    if not is_dynamo_compiling():
-        y = _fast("isru_sigmoid", x, 0.0, inplace, method)
+    if not (inplace or is_dynamo_compiling()):
+        y = _fast(x, "isru_sigmoid", 1.0, method)
         if y is not None:
             return y
     check_method(method)
     _check_input(x)
     if not is_dynamo_compiling() and _native.takes(x):
-        return _native.apply("isru_sigmoid", x, 0.0, inplace, method)
+        return _native.apply("isru_sigmoid", x, 1.0, inplace, method)
     return x.copy_(_formula.isru_sigmoid(x.clone())) if inplace else _formula.isru_sigmoid(x)
 
 

@@ -1,6 +1,9 @@
 """Eager CPU tensors to the kernels: which tensors may go there, the thread pool, and the gradient."""
 
+import ctypes
 import functools
+import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,20 +15,39 @@ from isrlu import _core
 from isrlu.torch import _formula
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.float16: "float16", torch.bfloat16: "bfloat16"}
-AVAILABLE = hasattr(_core, "kernel")
+LIBRARIES = {"darwin": "libtorch_cpu.dylib", "win32": "torch_cpu.dll"}
 
 
-def fast_forward(function: str, x: Tensor, alpha: float | Tensor, inplace: bool, method: str) -> Tensor | None:
-    return None
+def connect() -> None:
+    """Give the kernels PyTorch's thread pool, and their quick way in the functions that it asks about a tensor.
+
+    PyTorch has both since 2.10; without the pool the kernels run on one thread, without the table the quick way answers
+    None and everything goes the general one.
+    """
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / LIBRARIES.get(sys.platform, "libtorch_cpu.so")))
+    if hasattr(library, "torch_parallel_for"):
+        _core.set_parallel_for(ctypes.cast(library.torch_parallel_for, ctypes.c_void_p).value)
+    if hasattr(Tensor, "__dlpack_c_exchange_api__"):
+        _core.connect_torch(
+            Tensor,
+            Parameter,
+            torch.empty_like,
+            torch.is_grad_enabled,
+            torch._C._len_torch_dispatch_stack,
+            torch._C._get_tracing_state,
+            super(torch.autograd.Function, _Quick).apply,  # without the look for function transforms: there are none
+            vars(forward_ad),
+            Tensor.__dlpack_c_exchange_api__,
+        )
 
 
 def takes(x: Tensor) -> bool:
     """Whether the kernels see in x what PyTorch sees: no wrapper, tracer, transform or lazy negation stands between."""
     return (
-        AVAILABLE
-        and type(x) in (Tensor, Parameter)
+        type(x) in (Tensor, Parameter)
         and x.is_cpu
         and x.layout is torch.strided
+        and torch._C._has_storage(x)
         and x.numel() > 0
         and torch._C._functorch.peek_interpreter_stack() is None
         and forward_ad._current_level < 0
@@ -53,6 +75,25 @@ def apply(function: str, x: Tensor, alpha: float | Tensor, inplace: bool, method
     return y
 
 
+class _Quick(torch.autograd.Function):
+    """y = f(x) out of place, with a number for alpha: the usual case, with nothing in it that costs time."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, function: str, alpha: float, method: str) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.how = function, alpha, method
+        return _core.plain_forward(x, function, alpha, method)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (x,) = ctx.saved_tensors
+        function, alpha, method = ctx.how
+        grad_x = _core.fast_backward(x, grad, function, alpha, method, False)
+        if grad_x is None:
+            grad_x, _ = _backward(function, x, alpha, grad, (True, False), method, False)
+        return grad_x, None, None, None
+
+
 class _Activation(torch.autograd.Function):
     """y = f(x); in place it keeps y alone, else x: from y, 1 - alpha y^2 loses digits near saturation."""
 
@@ -76,12 +117,7 @@ class _Activation(torch.autograd.Function):
         function, method, from_output = ctx.how
         saved, *alphas = ctx.saved_tensors
         alpha = alphas[0] if alphas else ctx.alpha
-        if torch.is_grad_enabled() or not takes(grad):
-            by_formula = _backward_from_output if from_output else _backward_from_input
-            grads = by_formula(function, saved, alpha, grad, ctx.needs_input_grad)
-        else:
-            grads = _backward(function, saved, alpha, grad, ctx.needs_input_grad, method, from_output)
-        return *grads, None, None, None
+        return *_backward(function, saved, alpha, grad, ctx.needs_input_grad, method, from_output), None, None, None
 
 
 def _forward(function: str, x: Tensor, y: Tensor, alpha: float | Tensor, method: str) -> None:
@@ -100,7 +136,11 @@ def _backward(
     wanted: tuple[bool, ...],
     method: str,
     from_output: bool,
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Tensor | None, ...]:
+    """The gradients of x and alpha: by the kernels, or by the formula where they must be differentiable themselves."""
+    if torch.is_grad_enabled() or not takes(grad):
+        by_formula = _backward_from_output if from_output else _backward_from_input
+        return by_formula(function, saved, alpha, grad, wanted)
     kernel = _kernel(function, saved.dtype, method)
     if grad.stride() != saved.stride():
         grad = torch.empty_like(saved).copy_(grad)
@@ -174,3 +214,6 @@ def _writable(x: Tensor) -> bool:
 @functools.cache
 def _kernel(function: str, dtype: torch.dtype, method: str) -> int:
     return _core.kernel(function, DTYPES[dtype], method)
+
+
+connect()

@@ -1,0 +1,153 @@
+"""isrlu.torch against the test vectors, by both ways: as called (kernels for CPU tensors) and by the formula."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import isrlu.torch as it
+from isrlu.testing import DTYPES, FUNCTIONS, Vectors, check, load
+from isrlu.torch import _formula
+
+SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 97, 1000, 40_001)
+WAYS = {"torch": it, "torch.compile": _formula}  # what compilers get is the formula
+
+
+def wide(dtype: str) -> torch.dtype:
+    return torch.float64 if dtype == "float64" else torch.float32
+
+
+def call(way: str, function: str, x: Tensor, alpha: float | Tensor) -> Tensor:
+    f = getattr(WAYS[way], function)
+    return f(x) if function == "isru_sigmoid" else f(x, alpha)
+
+
+def as_tensor(values: np.ndarray, dtype: str) -> Tensor:
+    return torch.tensor(values).to(getattr(torch, dtype))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_number_alpha(function: str, dtype: str, way: str) -> None:
+    for alpha, vectors in load(function, dtype).by_alpha():
+        if way == "torch.compile":
+            vectors = representable(vectors)
+        x = as_tensor(vectors.x, dtype).requires_grad_()
+        y = call(way, function, x, alpha)
+        (slope,) = torch.autograd.grad(y, x, torch.ones_like(y))
+        assert y.dtype == slope.dtype == x.dtype
+        check(vectors, way, f=y.detach().double(), dfdx=slope.double())
+        with torch.no_grad():
+            torch.testing.assert_close(call(way, function, x, alpha), y, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", ("isrlu", "isru"))
+def test_tensor_alpha(function: str, dtype: str, way: str) -> None:
+    vectors = representable(load(function, dtype))
+    x = as_tensor(vectors.x, dtype)[None].requires_grad_()  # one channel per vector
+    alpha = torch.tensor(vectors.alpha).to(wide(dtype)).requires_grad_()
+    y = call(way, function, x, alpha)
+    slope, by_alpha = torch.autograd.grad(y, (x, alpha), torch.ones_like(y))
+    check(vectors, way, f=y[0].detach().double(), dfdx=slope[0].double(), dfdalpha=by_alpha.double())
+
+
+def representable(vectors: Vectors) -> Vectors:
+    """Without the rows whose derivatives leave the range of the numbers that autograd's chain rule goes through.
+
+    df/dalpha itself overflows; or f' / sqrt(alpha), the derivative before the last factor, is subnormal.
+    """
+    limits = np.finfo(np.float64 if vectors.dtype == "float64" else np.float32)
+    alpha = np.nan_to_num(vectors.alpha, nan=1.0)
+    fine = ~(np.abs(vectors.dfdalpha) > limits.max)
+    last = vectors.dfdx / np.sqrt(np.maximum(alpha, 1.0))
+    return vectors[fine & ~((last > 0) & (last < limits.tiny) & (alpha > 1e30))]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_result_depends_on_the_value_alone(dtype: str, size: int) -> None:
+    x = torch.randn(size + 3, generator=torch.Generator().manual_seed(size)).to(getattr(torch, dtype)) * 3
+    whole = it.isrlu(x, 2.0)
+    for start in (0, 1, 3):
+        torch.testing.assert_close(it.isrlu(x[start:], 2.0), whole[start:], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("threads", (1, 2))
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_threads_change_nothing(function: str, threads: int) -> None:
+    x = torch.randn(300_007, generator=torch.Generator().manual_seed(5)).requires_grad_()
+    expected = [call("torch", function, part, 1.5) for part in x.detach().split(1000)]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        y = call("torch", function, x, 1.5)
+        y.backward(torch.ones_like(y))
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(y.detach(), torch.cat(expected), rtol=0, atol=0)
+    slope = torch.func.vmap(torch.func.grad(lambda v: call("torch", function, v, 1.5)))(x.detach())
+    torch.testing.assert_close(x.grad, slope)
+
+
+@pytest.mark.parametrize("inplace", (False, True))
+@pytest.mark.parametrize("method", ("full", "approx", "newton1", "newton2", "ieee", "kinney", "table"))
+def test_methods_are_near_the_formula(method: str, inplace: bool) -> None:
+    x = torch.randn(1000, generator=torch.Generator().manual_seed(1)) * 5
+    expected = _formula.isrlu(x, 3.0)
+    y = it.isrlu(x, 3.0, inplace, method)
+    torch.testing.assert_close(y, expected, rtol=2e-3, atol=0)
+    assert (y is x) == inplace
+
+
+def layouts() -> dict[str, Tensor]:
+    x = torch.randn(2, 6, 4, 5, generator=torch.Generator().manual_seed(3))
+    return {
+        "contiguous": x,
+        "channels_last": x.contiguous(memory_format=torch.channels_last),
+        "transposed": x.permute(3, 1, 0, 2),
+        "sliced": x[:, ::2],
+        "expanded": x[:, :, :1].expand(2, 6, 7, 5),
+        "flipped view": x[..., 1:3],
+        "2-D": x[0, 0],
+        "1-D": x[0, 0, 0],
+        "0-d": x[0, 0, 0, 0],
+        "empty": x[:0],
+        "no channels": x[:, :0],
+    }
+
+
+@pytest.mark.parametrize("alphas", ("number", "one", "per channel"))
+@pytest.mark.parametrize("layout", layouts())
+def test_layouts(layout: str, alphas: str) -> None:
+    x = layouts()[layout]
+    channels = x.shape[1] if x.dim() > 1 else 1
+    alpha = {"number": 2.0, "one": torch.tensor(2.0), "per channel": torch.arange(1.0, channels + 1)}[alphas]
+    reference = x.double().contiguous().requires_grad_()
+    expected = _formula.isrlu(reference, _formula.per_channel(alpha, x))
+    expected.sum().backward()
+    leaf = x.detach().requires_grad_()
+    y = it.isrlu(leaf, alpha)
+    torch.testing.assert_close(y, expected.float())
+    assert y.stride() == torch.nn.functional.elu(x).stride()
+    y.sum().backward()
+    torch.testing.assert_close(leaf.grad, reference.grad.float())
+    torch.testing.assert_close(it.isrlu(x, alpha), y.detach(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("layout", ("contiguous", "channels_last", "transposed", "sliced", "1-D", "0-d", "empty"))
+def test_inplace_writes_into_the_input(layout: str) -> None:
+    x = layouts()[layout].clone(memory_format=torch.preserve_format) if layout != "sliced" else layouts()[layout]
+    expected, version = it.isrlu(x, 2.0), x._version
+    y = it.isrlu(x, 2.0, inplace=True)
+    assert y is x
+    assert x._version > version
+    torch.testing.assert_close(x, expected, rtol=0, atol=0)
+
+
+def test_lazy_negation_is_seen() -> None:
+    x = torch.tensor([[1 + 2j], [3 - 4j]]).conj()[0].imag
+    assert x.is_neg() and x.is_contiguous()
+    torch.testing.assert_close(it.isru(x), -it.isru(torch.tensor([2.0])))

@@ -1,4 +1,4 @@
-// How far float32 results are from a float64 reference, in ulps of the reference's float32 neighbourhood.
+// How far float32 results are from a float64 reference, in ulps.
 #pragma once
 
 #include "kernels.hpp"
@@ -7,28 +7,45 @@
 namespace isrlu {
 namespace {
 
-// The distance of the float32 numbers around `reference`: 2^(exponent - 23), at least the subnormals' 2^-149.
-inline double ulp32(double reference)
+template <class V> V read_wide(const float* p)
 {
-    const std::uint64_t exponent = to_bits(reference) & 0x7ff0000000000000u;
-    const double power = from_bits<double>(exponent);
-    return (power < 0x1p-126 ? 0x1p-126 : power) * 0x1p-23;
+    if constexpr (is_scalar<V>) return *p;
+    else {
+#if defined(__AVX512F__)
+        return _mm512_cvtps_pd(_mm256_loadu_ps(p));
+#elif defined(__AVX2__)
+        return _mm256_cvtps_pd(_mm_loadu_ps(p));
+#elif defined(__SSE2__)
+        return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#else
+        return vcvt_f64_f32(vld1_f32(p));
+#endif
+    }
 }
 
-inline void audit(const float* results, const double* reference, std::size_t n, Audit& total)
+template <class V> V ulps(const float* results, const Reference& reference, std::size_t i)
 {
+    return abs(read_wide<V>(results + i) - read<V>(reference.exact + i)) * read<V>(reference.ulps_per_unit + i);
+}
+
+// The place is looked for only when a new maximum turned up.
+template <class Isa> void audit(const float* results, const Reference& reference, std::size_t n, Audit& total)
+{
+    using V = vec<double, Isa>;
+    constexpr std::size_t lanes = traits<V>::lanes;
+    V largest = constant<V>(0);
+    std::size_t i = 0;
+    for (; i + lanes <= n; i += lanes) largest = at_least(largest, ulps<V>(results, reference, i));
     double worst = 0;
-    std::uint64_t correct = 0;
-    for (std::size_t i = 0; i < n; ++i) {  // branch-free, so that the compiler vectorises it
-        const double error = std::fabs(static_cast<double>(results[i]) - reference[i]) / ulp32(reference[i]);
-        worst = error > worst ? error : worst;
-        correct += results[i] == static_cast<float>(reference[i]);
-    }
+    if constexpr (is_scalar<V>) worst = largest;
+    else worst = xsimd::reduce_max(largest);
+    for (; i < n; ++i) worst = at_least(worst, ulps<double>(results, reference, i));
+    std::size_t correct = 0;
+    for (i = 0; i < n; ++i) correct += results[i] == reference.nearest[i];
     total.correct += correct;
     if (!(worst > total.max_ulps)) return;
     total.max_ulps = worst;
-    for (total.worst = 0; total.worst < n; ++total.worst)
-        if (std::fabs(static_cast<double>(results[total.worst]) - reference[total.worst]) / ulp32(reference[total.worst]) == worst) break;
+    for (total.worst = 0; ulps<double>(results, reference, total.worst) != worst; ++total.worst) {}
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ template <class Isa, int... T> constexpr void fill(Kernels& k, std::integer_sequ
 template <class Isa> constexpr Kernels build(std::string_view name)
 {
     using V = vec<float, Isa>;
-    Kernels k{name, {}, {}, {}, audit};
+    Kernels k{name, {}, {}, {}, audit<Isa>};
     fill<Isa>(k, std::make_integer_sequence<int, type_count>());
     const Contender contenders[contender_count] = {
         contender<Copy, V>("copy"), contender<Relu, V>("relu"), contender<Elu, V>("elu"), contender<Exp, V>("exp"),

@@ -49,6 +49,11 @@ struct Contender {
 constexpr int contender_count = 7;
 
 // Comparison of float32 results with a float64 reference, for the accuracy table.
+struct Reference {
+    const double* exact;
+    const double* ulps_per_unit;  // 1 / the distance of the float32 numbers around `exact`
+    const float* nearest;  // `exact`, rounded
+};
 struct Audit {
     double max_ulps = 0;
     std::size_t worst = 0;  // index of the first element with max_ulps
@@ -60,7 +65,7 @@ struct Kernels {
     Activation activations[function_count][type_count][method_count];
     Map rsqrt[type_count][method_count];
     Contender contenders[contender_count];
-    void (*audit)(const float* results, const double* reference, std::size_t n, Audit& audit);
+    void (*audit)(const float* results, const Reference& reference, std::size_t n, Audit& total);
 
     const Activation& activation(Function f, Type t, Method m) const
     {

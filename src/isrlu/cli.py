@@ -42,6 +42,48 @@ def info() -> None:
     rich.print(table)
 
 
+Json = Annotated[Path | None, typer.Option("--json", help="File for the figures; - for standard output.")]
+
+
+@app.command()
+def accuracy(
+    quick: Annotated[bool, typer.Option("--quick", help="A sample instead of every float32.")] = False,
+    simd: Annotated[list[str] | None, typer.Option(help="Instruction sets (all that this CPU has).")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="File for the table in Markdown.")] = None,
+    json: Json = None,
+) -> None:
+    """Compare ISRLU, in every method and instruction set, with a reference of higher precision."""
+    from isrlu import accuracy
+    from isrlu.bench import show
+
+    with show.progress("every float32" if not quick else "a sample of float32") as advance:
+        found = accuracy.run(show.instruction_sets(simd), quick=quick, progress=advance)
+    if markdown:
+        show.write(markdown, accuracy.markdown(found) + "\n")
+    if json:
+        show.write_json(json, accuracy.as_json(found))
+    if not (markdown or json):
+        show.accuracy(found)
+
+
+@bench.command("kernels")
+def bench_kernels(
+    simd: Annotated[list[str] | None, typer.Option(help="Instruction sets (all that this CPU has).")] = None,
+    size: Annotated[list[int] | None, typer.Option(help="Elements (from first-level cache to memory).")] = None,
+    rounds: Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")] = 25,
+    json: Json = None,
+) -> None:
+    """ns and cycles per element of every kernel, and of ReLU, ELU, tanh and sigmoid."""
+    from isrlu.bench import kernels, show
+
+    with show.status() as say:
+        rows = kernels.run(show.instruction_sets(simd), size or kernels.SIZES, rounds=rounds, progress=say)
+    if json:
+        show.write_json(json, kernels.as_json(rows))
+    else:
+        show.kernels(rows)
+
+
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results and the report.")]
 Data = Annotated[str | None, typer.Option("--data", help="Folder of MNIST's IDX files, or of data of their form.")]
 

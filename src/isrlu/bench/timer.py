@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,19 @@ def measure(
     contenders: Mapping[str, Callable[[], object]], *, rounds: int = 25, slice_seconds: float = 2e-3
 ) -> dict[str, Sample]:
     """Time each contender `rounds` times, in turn; a time is the mean over a loop of about `slice_seconds`."""
-    loops = {name: _loops_for(call, slice_seconds) for name, call in contenders.items()}
+    timed = {name: partial(_time, call) for name, call in contenders.items()}
+    return measure_loops(timed, rounds=rounds, slice_seconds=slice_seconds)
+
+
+def measure_loops(
+    contenders: Mapping[str, Callable[[int], float]], *, rounds: int = 25, slice_seconds: float = 2e-3
+) -> dict[str, Sample]:
+    """The same for contenders that loop themselves: called with a number of loops, they return the seconds taken."""
+    loops = {name: _loops_for(run, slice_seconds) for name, run in contenders.items()}
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
-        for name, call in contenders.items():
-            times[name].append(_time(call, loops[name]) / loops[name])
+        for name, run in contenders.items():
+            times[name].append(run(loops[name]) / loops[name])
     return {name: Sample(tuple(values)) for name, values in times.items()}
 
 
@@ -47,8 +56,9 @@ def _time(call: Callable[[], object], loops: int) -> float:
     return time.perf_counter() - start
 
 
-def _loops_for(call: Callable[[], object], seconds: float) -> int:
-    loops, taken = 1, _time(call, 1)  # the first call also warms up
-    while (taken := _time(call, loops)) < seconds / 2:
+def _loops_for(run: Callable[[int], float], seconds: float) -> int:
+    loops = 1
+    run(loops)  # warms up
+    while (taken := run(loops)) < seconds / 2:
         loops *= 2
     return max(1, round(loops * seconds / taken))

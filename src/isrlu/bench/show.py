@@ -1,0 +1,90 @@
+"""What the measuring commands share: progress, tables on the terminal, figures as JSON."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+import isrlu
+from isrlu import environment
+from isrlu._errors import UserError
+
+if TYPE_CHECKING:
+    from isrlu.accuracy import Finding
+    from isrlu.bench.kernels import Row
+
+_errors = Console(stderr=True)  # progress goes there, so that a table or JSON can be redirected
+
+
+def instruction_sets(names: list[str] | None) -> list[str]:
+    """The named instruction sets, or all that this CPU has."""
+    here = isrlu.simd_available()
+    if unknown := [name for name in names or [] if name not in here]:
+        raise UserError(f"instruction set {unknown[0]!r} is not available here: this CPU has {', '.join(here)}")
+    return names or list(here)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[float], None]]:
+    """A bar, and a function to tell it the finished share."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=_errors) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+@contextmanager
+def status() -> Iterator[Callable[[str], None]]:
+    """A line that says what is measured now."""
+    with _errors.status("") as line:
+        yield line.update
+
+
+def write(path: Path, text: str) -> None:
+    """Write to a file, or to standard output for "-"."""
+    if str(path) == "-":
+        print(text, end="")
+        return
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
+
+
+def write_json(path: Path, rows: Any) -> None:
+    """The figures with the environment that they were measured in."""
+    write(path, json.dumps({"environment": environment.capture(), "rows": rows}, indent=1) + "\n")
+
+
+def kernels(rows: "list[Row]") -> None:
+    """One table for each instruction set, size and direction; times relative to ReLU's beside."""
+    console = Console()
+    for (simd, size, direction), group in groupby(rows, key=lambda row: (row.simd, row.size, row.direction)):
+        members = list(group)
+        relu = next(row.ns for row in members if row.contender == "relu")
+        table = Table(title=f"{simd}, {size:,} elements, {direction}", title_justify="left")
+        for column in ("", "ns/element", "cycles/element", "of ReLU", "spread"):
+            table.add_column(column, justify="right" if column else "left")
+        for row in members:
+            cells = (f"{row.ns:.3f}", f"{row.cycles:.2f}", f"{row.ns / relu:.2f}x", f"{row.spread:.1%}")
+            table.add_row(row.contender, *cells)
+        console.print(table)
+
+
+def accuracy(findings: "list[Finding]") -> None:
+    """One table for each type and alpha."""
+    console = Console()
+    for (dtype, alpha), group in groupby(findings, key=lambda f: (f.dtype, f.alpha)):
+        table = Table(title=f"{dtype}, alpha {alpha:g}", title_justify="left")
+        for column in ("", "", "", "max ulp", "at x =", "correctly rounded", "inputs"):
+            table.add_column(column, justify="right" if column else "left")
+        for f in group:
+            figures = (f"{f.max_ulps:.4g}", f"{f.worst_input:.7g}", f"{f.correct:.1%}", f"{f.inputs:,}")
+            table.add_row(f.simd, f.method, f.quantity, *figures)
+        console.print(table)

@@ -1,0 +1,222 @@
+"""The store of runs, the grid and its shards: what is done is never done again, nothing is lost, faults are told."""
+
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from isrlu._errors import UserError
+from isrlu.paper.mnist.grid import make_engine, run_grid, shard
+from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.mnist.store import Run, RunStore
+from isrlu.paper.mnist.work import Progress, checkpoint_path
+
+SPECS = [Spec(activation=name, seed=seed) for seed in range(3) for name in ("isrlu", "elu")]
+
+
+def done(spec: Spec, accuracy: float = 99.0) -> Run:
+    return Run(spec, "done", result={"best_accuracy": accuracy}, environment={"threads": 1})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "results" / "runs.sqlite"
+
+
+class Engine:
+    """Ends every run as `outcome` says and notes which ones it was given."""
+
+    def __init__(self, checkpoints: Path, outcome: Callable[[Spec], Run] = done) -> None:
+        self.checkpoints, self.outcome, self.given = checkpoints, outcome, []
+
+    def run(self, specs: Sequence[Spec], tell: Callable[[Progress], None]) -> Iterator[Run]:
+        self.given = list(specs)
+        yield from map(self.outcome, specs)
+
+
+# The store
+
+
+def test_what_is_stored_is_found(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add(done(SPECS[0], 99.25))
+    with RunStore(path) as store:
+        found = store.find(SPECS)
+    assert list(found) == [SPECS[0].hash]
+    run = found[SPECS[0].hash]
+    assert run.spec == SPECS[0] and run.result == {"best_accuracy": 99.25} and run.finished
+
+
+def test_a_result_is_stored_once(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add(done(SPECS[0]))
+        for status in ("done", "crashed", "diverged"):
+            with pytest.raises(UserError, match=f"already holds a result of run {SPECS[0].hash}"):
+                store.add(Run(SPECS[0], status))
+        assert [run.status for run in store.all()] == ["done"]
+
+
+def test_a_crash_gives_way_to_a_result(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add(Run(SPECS[0], "crashed", "its worker was killed by signal 9, 3 times"))
+        store.add(done(SPECS[0]))
+        assert [(run.status, run.reason) for run in store.all()] == [("done", "")]
+
+
+def test_runs_can_be_queried_in_sql(path: Path) -> None:
+    with RunStore(path) as store:
+        for number, spec in enumerate(SPECS):
+            store.add(done(spec, 99.0 + number / 100))
+    database = sqlite3.connect(path)
+    rows = database.execute("SELECT activation, max(best_accuracy) FROM summary GROUP BY 1 ORDER BY 1").fetchall()
+    assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    database.close()
+    assert rows == [("elu", 99.05), ("isrlu", 99.04)]
+
+
+def test_one_process_writes_others_read(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add(done(SPECS[0]))
+        with pytest.raises(UserError, match="another process is working with"):
+            RunStore(path)
+        with RunStore(path, write=False) as reader:
+            assert len(list(reader.all())) == 1
+    with RunStore(path):
+        pass
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_store_is_named_and_kept(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"runs\.sqlite is damaged \(.*\): move it away") as caught:
+        RunStore(path)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == content
+
+
+def test_damaged_pages_are_found(path: Path) -> None:
+    with RunStore(path) as store:
+        for spec in SPECS:
+            store.add(Run(spec, "done", result={"history": list(range(2000))}))
+    content = bytearray(path.read_bytes())
+    content[8192:16384] = b"\x5a" * 8192
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"runs\.sqlite is damaged"):
+        RunStore(path)
+
+
+def test_a_store_of_another_format_is_refused(path: Path) -> None:
+    with RunStore(path):
+        pass
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(UserError, match="has format 99, but this isrlu knows 1"):
+        RunStore(path)
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from isrlu._errors import UserError
+from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.mnist.store import Run, RunStore
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+try:
+    with RunStore(Path(sys.argv[1])) as store:
+        for seed in range(100):
+            store.add(Run(Spec(seed=seed), "done", result={"history": [0.5] * 2000}))
+            print(seed, flush=True)
+except UserError as error:
+    sys.exit(f"isrlu: {error}")
+"""
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(path: Path) -> None:
+    """The disk is full for every file of more than 200 kB."""
+    ended = subprocess.run([sys.executable, "-c", FULL_DISK, path], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"isrlu: cannot use the store of runs {path}: ") and ended.stderr.count("\n") == 1
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] < 0, "this process has no such limit"
+    stored = [int(line) for line in ended.stdout.split()]
+    assert stored, "some runs fitted"
+    with RunStore(path) as store:
+        assert sorted(run.spec.seed for run in store.all()) == stored
+
+
+def test_merge_takes_what_is_missing(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.sqlite"
+    with RunStore(other) as theirs:
+        theirs.add(done(SPECS[0], 1.0))
+        theirs.add(done(SPECS[1], 2.0))
+        theirs.add(done(SPECS[2], 3.0))
+        theirs.add(Run(SPECS[3], "crashed", "no memory"))
+    with RunStore(path) as mine:
+        mine.add(done(SPECS[0], 99.0))
+        mine.add(Run(SPECS[1], "crashed", "no memory"))
+        assert mine.merge(other) == 3
+        assert mine.merge(other) == 0
+        found = mine.find(SPECS)
+    assert [found[spec.hash].result.get("best_accuracy") for spec in SPECS[:4]] == [99.0, 2.0, 3.0, None]
+    with RunStore(path) as mine, pytest.raises(UserError, match="no such store of runs"):
+        mine.merge(tmp_path / "nothing.sqlite")
+
+
+# The grid
+
+
+def test_what_is_done_is_not_done_again(path: Path, tmp_path: Path) -> None:
+    first, second = Engine(tmp_path), Engine(tmp_path)
+    with RunStore(path) as store:
+        store.add(done(SPECS[2]))
+        assert len(run_grid([*SPECS, *SPECS], store, first)) == len(SPECS)
+        run_grid(SPECS, store, second)
+    assert first.given == [spec for spec in SPECS if spec != SPECS[2]]
+    assert second.given == []
+
+
+def test_failures_are_recorded_and_do_not_stop_the_others(path: Path, tmp_path: Path) -> None:
+    def outcome(spec: Spec) -> Run:
+        status = {0: "crashed", 1: "diverged"}.get(spec.seed, "done")
+        return Run(spec, status, "" if status == "done" else f"reason of {status}")
+
+    with RunStore(path) as store:
+        found = run_grid(SPECS, store, Engine(tmp_path, outcome))
+        assert [found[spec.hash].status for spec in SPECS] == ["crashed"] * 2 + ["diverged"] * 2 + ["done"] * 2
+        assert found[SPECS[0].hash].reason == "reason of crashed"
+        again = Engine(tmp_path)
+        run_grid(SPECS, store, again)
+    assert again.given == SPECS[:2], "a crash is tried again, a divergence is a result"
+
+
+def test_checkpoints_go_when_the_result_is_stored(path: Path, tmp_path: Path) -> None:
+    def outcome(spec: Spec) -> Run:
+        checkpoint_path(tmp_path, spec).write_text("state")
+        return Run(spec, "crashed" if spec.seed == 0 else "done")
+
+    with RunStore(path) as store:
+        run_grid(SPECS, store, Engine(tmp_path, outcome))
+    assert {file.name for file in tmp_path.glob("*.pt")} == {f"{spec.hash}.pt" for spec in SPECS if spec.seed == 0}
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 7])
+def test_shards_are_the_grid(count: int) -> None:
+    parts = [shard(SPECS, f"{index}/{count}") for index in range(1, count + 1)]
+    assert sorted((spec for part in parts for spec in part), key=SPECS.index) == SPECS
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "a/b", "1/2/3"])
+def test_a_shard_that_is_none(part: str) -> None:
+    with pytest.raises(UserError, match="a shard is i/n"):
+        shard(SPECS, part)
+
+
+def test_an_unknown_engine(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown engine 'slurm': known are local, ray, ray:ADDRESS"):
+        make_engine("slurm", "digits", tmp_path)

@@ -1,0 +1,184 @@
+"""SIGKILL of the coordinator, of a worker, of a Ray worker: the grid completes, no result lost, none twice."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import mnist_program
+import pytest
+import torch
+
+from isrlu import data
+from isrlu.paper.mnist.store import Run, RunStore
+from isrlu.paper.mnist.train import Arrays, train
+
+EPOCHS = 10
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+
+
+@functools.cache
+def undisturbed(epochs: int) -> dict[str, dict]:
+    """hash -> history of each run, trained here without any interruption, but for the time it took."""
+    torch.set_num_threads(1)
+    arrays = Arrays(data.digits())
+    runs = {spec.hash: train(spec, arrays) for spec in mnist_program.specs(epochs)}
+    return {key: dataclasses.asdict(dataclasses.replace(history, seconds=0.0)) for key, history in runs.items()}
+
+
+def stored(out: Path) -> list[Run]:
+    with RunStore(out / "runs.sqlite") as store:
+        return list(store.all())
+
+
+def histories(out: Path) -> dict[str, dict]:
+    return {run.spec.hash: {**run.result["history"], "seconds": 0.0} for run in stored(out)}
+
+
+class Program:
+    """The grid in a process of its own, and the lines it has printed so far."""
+
+    def __init__(self, engine: str, out: Path) -> None:
+        self.log = out.with_suffix(".log")
+        command = [sys.executable, mnist_program.__file__, engine, str(out), str(EPOCHS)]
+        with open(self.log, "a") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def lines(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+    def wait_for(self, wanted: Callable[[list[str]], bool], seconds: float = 180) -> list[str]:
+        end = time.monotonic() + seconds
+        while not wanted(self.lines()):
+            assert self.process.poll() is None and time.monotonic() < end, "\n".join(self.lines())
+            time.sleep(0.02)
+        return self.lines()
+
+    def finish(self) -> list[str]:
+        assert self.process.wait(300) == 0, "\n".join(self.lines())
+        assert self.lines()[-1] == "finished"
+        return self.lines()
+
+
+@contextlib.contextmanager
+def program(engine: str, out: Path) -> Iterator[Program]:
+    started = Program(engine, out)
+    try:
+        yield started
+    finally:
+        family = descendants(started.process.pid)
+        for pid in (started.process.pid, *family):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        started.process.wait()
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that `pid` started, and they, and so on."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    found: list[int] = []
+    for known in [pid, *found]:
+        found += [child for child, parent in parents.items() if parent == known]
+    for known in found:  # grows while it is walked
+        found += [child for child, parent in parents.items() if parent == known and child not in found]
+    return found
+
+
+def named(pids: list[int], text: str) -> list[int]:
+    """Those processes whose command line has `text`."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if text in Path(f"/proc/{pid}/cmdline").read_text():
+                found.append(pid)
+    return found
+
+
+def alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def far_enough(lines: list[str]) -> bool:
+    """One run is done and another has a checkpoint."""
+    ended = {line.split()[1] for line in lines if line.startswith("done")}
+    return bool(ended) and any(line.startswith("progress") and line.split()[1] not in ended for line in lines)
+
+
+def test_sigkill_of_the_coordinator(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with program("local", out) as first:
+        first.wait_for(far_enough)
+        workers = named(descendants(first.process.pid), "spawn_main")
+        assert len(workers) == 2
+        os.kill(first.process.pid, signal.SIGKILL)
+        end = time.monotonic() + 30
+        while any(map(alive, workers)):
+            assert time.monotonic() < end, "workers outlive their coordinator"
+            time.sleep(0.05)
+    before = {run.spec.hash: run.finished for run in stored(out)}
+    assert 1 <= len(before) < len(mnist_program.SEEDS)
+    with program("local", out) as second:
+        lines = second.finish()
+    after = {run.spec.hash: run for run in stored(out)}
+    assert {key: after[key].finished for key in before} == before, "what was done was done again"
+    assert histories(out) == undisturbed(EPOCHS), "an interrupted run ends with the same bits"
+    ended = [line.split()[1] for line in lines if line.startswith("done")]
+    assert len(ended) == len(set(ended))
+    assert not list((out / "checkpoints").iterdir())
+
+
+def test_sigkill_of_a_worker(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with program("local", out) as running:
+        running.wait_for(lambda lines: any(line.startswith("progress") for line in lines))
+        victim = named(descendants(running.process.pid), "spawn_main")[0]
+        os.kill(victim, signal.SIGKILL)
+        lines = running.finish()
+    assert sorted(line.split()[0] for line in lines if not line.startswith("progress")) == ["done"] * 4 + ["finished"]
+    assert histories(out) == undisturbed(EPOCHS)
+
+
+def test_a_run_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    killed: set[int] = set()
+    with program("local", out) as running:
+
+        def kill_whoever_is_there(lines: list[str]) -> bool:
+            for pid in named(descendants(running.process.pid), "spawn_main"):
+                if pid not in killed:
+                    killed.add(pid)
+                    os.kill(pid, signal.SIGKILL)
+            return sum(line.startswith("crashed") for line in lines) >= 2
+
+        lines = running.wait_for(kill_whoever_is_there)
+        assert any("its worker was killed by signal 9, 3 times" in line for line in lines)
+        running.finish()
+    assert len(stored(out)) == 4
+    with program("local", out) as again:
+        again.finish()
+    assert [run.status for run in stored(out)] == ["done"] * 4
+    assert histories(out) == undisturbed(EPOCHS)
+
+
+def test_sigkill_of_a_ray_worker(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    out = tmp_path / "out"
+    with program("ray", out) as running:
+        running.wait_for(lambda lines: any((out / "checkpoints").glob("*.pt")))
+        victims = named(descendants(running.process.pid), "ray::_task")
+        assert victims
+        os.kill(victims[0], signal.SIGKILL)
+        lines = running.finish()
+    assert sorted(line.split()[0] for line in lines if line.startswith(("done", "crashed"))) == ["done"] * 4
+    assert histories(out) == undisturbed(EPOCHS), "Ray's runs have the bits of local ones"

@@ -24,9 +24,9 @@ template <int Height, int Width, std::size_t Batches, class V> void convolve_blo
         for (int j = 0; j < Width; ++j) {
             const V weight(filter[i * Width + j]);
             const float* from = image + i * stride + j;
-            for (std::size_t b = 0; b < Batches; ++b) sums[b] = fma(load<V>(from + b * lanes), weight, sums[b]);
+            for (std::size_t b = 0; b < Batches; ++b) sums[b] = fma(read<V>(from + b * lanes), weight, sums[b]);
         }
-    for (std::size_t b = 0; b < Batches; ++b) store(out + b * lanes, sums[b]);
+    for (std::size_t b = 0; b < Batches; ++b) write(out + b * lanes, sums[b]);
 }
 
 // image: rows x columns, out: (rows - Height + 1) x (columns - Width + 1); both dense, and out's rows at least one batch long.

@@ -81,10 +81,10 @@ class Claim:
 
 
 def claim(key: str, holds: bool | None, here: str = "", reason: str = "") -> Claim:
-    """The paper's claim `key` (see paper.toml) with its verdict; `holds=None` is "not run" and needs a reason."""
+    """The paper's claim `key` (see paper.toml) with its verdict; `reason` says why it does not hold, or was not run (None)."""
     known = numbers.claim(key)
     verdict: Verdict = "not run" if holds is None else "holds" if holds else "does not"
-    return Claim(known["text"], known["where"], verdict, here, reason)
+    return Claim(known["text"], known["where"], verdict, here, "" if holds else reason)
 
 
 @dataclass(frozen=True)

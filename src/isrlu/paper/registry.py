@@ -26,6 +26,38 @@ EXPERIMENTS = (
         module="isrlu.paper.figure2",
     ),
     Experiment(
+        name="table1",
+        title="Table 1: convolutions",
+        summary="cycles per output element of 5x5, 3x3 and 3x1 filters",
+        quick="10 s",
+        full="30 s",
+        module="isrlu.paper.table1",
+    ),
+    Experiment(
+        name="table2",
+        title="Table 2: inverse square root, exponential, tanh",
+        summary="cycles per element in every instruction set of this CPU, and in MKL",
+        quick="10 s",
+        full="30 s",
+        module="isrlu.paper.table2",
+    ),
+    Experiment(
+        name="table3",
+        title="Table 3: ISRLU, ISRU, ELU and ReLU",
+        summary="ns per element in the cache and in memory, and the advantages of ISRLU",
+        quick="15 s",
+        full="1 min",
+        module="isrlu.paper.table3",
+    ),
+    Experiment(
+        name="accuracy",
+        title="Accuracy: sections 3.1 and 3.2",
+        summary="accurate bits of the inverse square root by each method",
+        quick="10 s",
+        full="10 s",
+        module="isrlu.paper.accuracy",
+    ),
+    Experiment(
         name="table4",
         title="Table 4: architecture 1 on MNIST",
         summary="eight rows of activation and dropout over several seeds, in both readings of the dense layer's width",
@@ -73,7 +105,10 @@ def select(names: Sequence[str]) -> list[Experiment]:
 
 def is_current(entry: Experiment, environment: Mapping[str, Any], context: Context) -> bool:
     """Whether a stored result, known by its environment, is what the context asks for."""
-    ask = getattr(importlib.import_module(entry.module), "is_current", None)
+    try:
+        ask = getattr(importlib.import_module(entry.module), "is_current", None)
+    except ImportError:  # a result outlives the package that it was made with
+        return True
     return ask is None or ask(environment, context)
 
 

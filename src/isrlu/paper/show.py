@@ -1,5 +1,6 @@
 """A result on the terminal: its tables with 'paper' and 'here' side by side, and its claims."""
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
@@ -7,23 +8,26 @@ from rich.table import Table as RichTable
 from isrlu.paper.experiment import Claim, Experiment, Result, Table
 
 COLOUR = {"holds": "green", "does not": "red", "not run": "yellow"}
+WIDTH = 132  # a table may be wider than the terminal: wrapped lines are easier to read than numbers cut in half
 STYLE = {"label": "", "paper": "cyan", "here": "bold", "spread": "dim", "verdict": ""}
 
 
 def table(console: Console, shown: Table) -> None:
     """Print one table."""
-    grid = RichTable(title=escape(shown.caption), title_justify="left", title_style="", header_style="")
+    grid = RichTable(
+        title=escape(shown.caption), title_justify="left", title_style="", header_style="", box=box.SIMPLE_HEAD
+    )
     for column in shown.columns:
         whose = f"\n{column.kind}" if column.kind in ("paper", "here", "spread") else ""
         justify = "left" if column.kind in ("label", "verdict") else "right"
-        grid.add_column(escape(column.title) + whose, style=STYLE[column.kind], justify=justify)
+        grid.add_column(escape(column.title) + whose, style=STYLE[column.kind], justify=justify, overflow="fold")
     for row in shown.rows:
         cells = (
             _verdict(cell) if column.kind == "verdict" and cell else escape(column.text(cell))
             for column, cell in zip(shown.columns, row, strict=True)
         )
         grid.add_row(*cells)
-    console.print(grid)
+    console.print(grid, width=max(console.width, WIDTH))
 
 
 def claim(console: Console, shown: Claim) -> None:

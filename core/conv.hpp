@@ -12,25 +12,31 @@
 namespace isrlu {
 namespace {
 
-constexpr std::size_t conv_block = 8;  // batches
+constexpr int conv_block = 8;  // batches
 
-// One block of `Batches` batches at out[0].
-template <int Height, int Width, std::size_t Batches, class V> void convolve_block(const float* image, std::size_t stride, const float* filter, float* out)
+// One block of `Batches` batches at out[0]. The loops are unrolled by order: at -O2 the sums would live in memory.
+template <int Height, int Width, int Batches, class V> void convolve_block(const float* image, std::size_t stride, const float* filter, float* out)
 {
     constexpr std::size_t lanes = traits<V>::lanes;
     V sums[Batches];
-    for (std::size_t b = 0; b < Batches; ++b) sums[b] = constant<V>(0);
-    for (int i = 0; i < Height; ++i)
+#pragma GCC unroll 8
+    for (int b = 0; b < Batches; ++b) sums[b] = constant<V>(0);
+#pragma GCC unroll 5
+    for (int i = 0; i < Height; ++i) {
+#pragma GCC unroll 5
         for (int j = 0; j < Width; ++j) {
             const V weight(filter[i * Width + j]);
             const float* from = image + i * stride + j;
-            for (std::size_t b = 0; b < Batches; ++b) sums[b] = fma(read<V>(from + b * lanes), weight, sums[b]);
+#pragma GCC unroll 8
+            for (int b = 0; b < Batches; ++b) sums[b] = fma(read<V>(from + b * lanes), weight, sums[b]);
         }
-    for (std::size_t b = 0; b < Batches; ++b) write(out + b * lanes, sums[b]);
+    }
+#pragma GCC unroll 8
+    for (int b = 0; b < Batches; ++b) write(out + b * lanes, sums[b]);
 }
 
 // image: rows x columns, out: (rows - Height + 1) x (columns - Width + 1); both dense, and out's rows at least one batch long.
-template <int Height, int Width, class V> void convolve(const float* image, const float* filter, float* out, std::size_t rows, std::size_t columns)
+template <int Height, int Width, class V> [[gnu::flatten, gnu::noinline]] void convolve(const float* image, const float* filter, float* out, std::size_t rows, std::size_t columns)
 {
     constexpr std::size_t lanes = traits<V>::lanes, block = conv_block * lanes;
     const std::size_t width = columns - Width + 1;

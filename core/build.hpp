@@ -5,6 +5,7 @@
 
 #include "audit.hpp"
 #include "contenders.hpp"
+#include "conv.hpp"
 #include "kernels.hpp"
 
 namespace isrlu {
@@ -43,12 +44,15 @@ template <class Isa, int... T> constexpr void fill(Kernels& k, std::integer_sequ
 template <class Isa> constexpr Kernels build(std::string_view name)
 {
     using V = vec<float, Isa>;
-    Kernels k{name, {}, {}, {}, audit<Isa>};
+    Kernels k{name, {}, {}, {}, {}, audit<Isa>};
     fill<Isa>(k, std::make_integer_sequence<int, type_count>());
     const Contender contenders[contender_count] = {
         contender<Copy, V>("copy"), contender<Relu, V>("relu"), contender<Elu, V>("elu"), contender<Exp, V>("exp"),
         contender<Tanh, V>("tanh"), contender<Sigmoid, V>("sigmoid"), contender<InverseRoot, V>("invsqrt")};
     for (int i = 0; i < contender_count; ++i) k.contenders[i] = contenders[i];
+    const Convolution convolutions[convolution_count] = {
+        {"5x5", 5, 5, convolve<5, 5, V>}, {"3x3", 3, 3, convolve<3, 3, V>}, {"3x1", 3, 1, convolve<3, 1, V>}, {"1x3", 1, 3, convolve<1, 3, V>}};
+    for (int i = 0; i < convolution_count; ++i) k.convolutions[i] = convolutions[i];
     return k;
 }
 

@@ -60,11 +60,20 @@ struct Audit {
     std::size_t correct = 0;  // how many are correctly rounded
 };
 
+// out = image * filter without padding, for the paper's table 1: see conv.hpp.
+struct Convolution {
+    std::string_view name;  // "5x5": height x width of the filter
+    std::size_t height, width;
+    void (*run)(const float* image, const float* filter, float* out, std::size_t rows, std::size_t columns);
+};
+constexpr int convolution_count = 4;
+
 struct Kernels {
     std::string_view name;
     Activation activations[function_count][type_count][method_count];
     Map rsqrt[type_count][method_count];
     Contender contenders[contender_count];
+    Convolution convolutions[convolution_count];
     void (*audit)(const float* results, const Reference& reference, std::size_t n, Audit& total);
 
     const Activation& activation(Function f, Type t, Method m) const

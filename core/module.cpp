@@ -101,6 +101,21 @@ public:
     }
 };
 
+// Seconds for `loops` convolutions of a rows x columns image.
+double convolve(std::string_view simd, std::string_view filter_name, Address image, Address filter, Address out, std::size_t rows, std::size_t columns, int loops)
+{
+    for (const Convolution& c : kernels_named(simd).convolutions)
+        if (c.name == filter_name) {
+            constexpr std::size_t widest = 16;  // lanes of a batch, in AVX-512
+            if (rows < c.height || columns + 1 < c.width + widest) throw std::invalid_argument("the image is smaller than the filter and a batch");
+            const nb::gil_scoped_release release;
+            const auto start = std::chrono::steady_clock::now();
+            for (int i = 0; i < loops; ++i) c.run(pointer<float>(image), pointer<float>(filter), pointer<float>(out), rows, columns);
+            return seconds_since(start);
+        }
+    throw std::invalid_argument("unknown filter '" + std::string(filter_name) + "': known are 5x5, 3x3, 3x1, 1x3");
+}
+
 std::vector<std::tuple<double, float, std::uint64_t>> sweep_findings(
     const std::vector<std::pair<std::string, std::string>>& candidates, std::string_view f, bool derivative, float alpha, std::uint32_t first, std::uint64_t count)
 {
@@ -168,6 +183,8 @@ NB_MODULE(_core, m)
         .def(nb::init<std::string_view, std::string_view, std::string_view, std::string_view, bool>(),
              "simd"_a, "name"_a, "method"_a = "full", "dtype"_a = "float32", "backward"_a = false)
         .def("run", &Job::run, "src"_a, "grad_out"_a, "dst"_a, "n"_a, "alpha"_a = 1.0, "loops"_a = 1, "Seconds for `loops` calls.");
+    m.def("convolve", convolve, "simd"_a, "filter"_a, "image"_a, "weights"_a, "out"_a, "rows"_a, "columns"_a, "loops"_a = 1,
+          "Seconds for `loops` direct convolutions of a float32 image [rows, columns], unpadded, with a filter '5x5', '3x3', '3x1' or '1x3'.");
     m.def("sweep", sweep_findings, "candidates"_a, "function"_a, "derivative"_a, "alpha"_a, "first"_a, "count"_a,
           "(max ulps, input where it occurs, number correctly rounded) of each (simd, method) over consecutive float32 bit patterns.");
 }

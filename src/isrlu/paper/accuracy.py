@@ -60,10 +60,10 @@ def run(context: Context) -> Result:
 
 
 NOTE = (
-    "Accurate bits are -log2 of the largest relative error against float64. A correctly rounded float32 has at least 24: "
-    "its error is at most half a unit in the last place. The estimate is the CPU's own instruction (rsqrtps on x86), and "
-    "CPUs differ in it: the x86 architecture promises 1.5 * 2^-12, which is 11.4 bits, and each maker does better in a way "
-    "of its own. The scalar build has no such instruction and takes square root and division instead."
+    "Accurate bits are -log2 of the largest relative error against float64. A correctly rounded float32 has at least "
+    "24: its error is at most half a unit in the last place. The estimate is the CPU's own instruction (rsqrtps on "
+    "x86), and CPUs differ in it: the x86 architecture promises 1.5 * 2^-12, which is 11.4 bits, and each maker does "
+    "better in a way of its own. The scalar build has no such instruction and takes square root and division instead."
 )
 
 
@@ -99,16 +99,16 @@ def _claims(error: dict[str, float], best: str) -> list[Claim]:
             bits["newton1"] >= paper["newton1_bits"] - 0.1,
             f"{bits['newton1']:.1f} bits ({best}).",
             "A Newton step squares the estimate's error (times 1.5), which would leave "
-            f"{2 * bits['approx'] - math.log2(1.5):.1f} bits, but its own operations round too, and that costs the rest. "
-            "The paper's number leaves no room for that rounding.",
+            f"{2 * bits['approx'] - math.log2(1.5):.1f} bits, but its own operations round too, and that costs the "
+            "rest. The paper's number leaves no room for that rounding.",
         ),
         claim(
             "accuracy.newton2",
             bits["newton2"] >= bits["ieee"] - 0.1,
             f"{bits['newton2']:.1f} bits ({best}); square root and division, {bits['ieee']:.1f}.",
-            "Beyond the first step it is rounding that counts, not the step: r (1.5 - 0.5 x r r) rounds several times, and a "
-            "second one rounds as often as the first. A correction of r that is small against r rounds once: this project's "
-            f"default has {bits['full']:.1f} bits.",
+            "Beyond the first step it is rounding that counts, not the step: r (1.5 - 0.5 x r r) rounds several times, "
+            "and a second one rounds as often as the first. A small correction that is added to r rounds once: this "
+            f"project's default has {bits['full']:.1f} bits.",
         ),
         claim(
             "accuracy.kinney",

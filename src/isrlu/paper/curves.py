@@ -1,4 +1,4 @@
-"""The functions that the figures draw, in float64: each with its first and second derivative."""
+"""The functions that the figures draw, in float64: this project's own, those beside them, and second derivatives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,32 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from isrlu.numpy import isrlu, isrlu_grad, isru, isru_sigmoid
+
 Array = npt.NDArray[np.float64]
-
-
-def isrlu(x: Array, alpha: float = 1.0) -> Array:
-    """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0."""
-    return np.where(x < 0, isru(x, alpha), x)
-
-
-def isrlu_grad(x: Array, alpha: float = 1.0) -> Array:
-    """1 for x >= 0, (1 / sqrt(1 + alpha x^2))^3 for x < 0."""
-    return np.where(x < 0, isru_grad(x, alpha), 1.0)
-
-
-def isru(x: Array, alpha: float = 1.0) -> Array:
-    """x / sqrt(1 + alpha x^2)."""
-    return x / np.sqrt(1 + alpha * x * x)
-
-
-def isru_grad(x: Array, alpha: float = 1.0) -> Array:
-    """(1 / sqrt(1 + alpha x^2))^3."""
-    return (1 + alpha * x * x) ** -1.5
-
-
-def isru_sigmoid(x: Array) -> Array:
-    """(1 + isru(x / 2)) / 2."""
-    return (1 + isru(x / 2)) / 2
+__all__ = ["FIGURE1", "Array", "Curve", "elu", "elu_grad", "isrlu", "isrlu_grad", "isru", "isru_sigmoid", "sigmoid"]
 
 
 def sigmoid(x: Array) -> Array:

@@ -29,7 +29,7 @@ class Column:
     kind: Kind = "label"
     format: str = "{}"
     bar: bool = False
-    """Draw the numbers as bars too; columns of the same title share a scale."""
+    """Draw the numbers as bars too; all bars of a table share one scale."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -81,7 +81,7 @@ class Claim:
 
 
 def claim(key: str, holds: bool | None, here: str = "", reason: str = "") -> Claim:
-    """The paper's claim `key` (see paper.toml) with its verdict; `reason` says why it does not hold, or was not run (None)."""
+    """The claim `key` of paper.toml with its verdict; `reason`: why it does not hold, or why it was not run (None)."""
     known = numbers.claim(key)
     verdict: Verdict = "not run" if holds is None else "holds" if holds else "does not"
     return Claim(known["text"], known["where"], verdict, here, "" if holds else reason)

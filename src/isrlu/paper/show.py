@@ -27,7 +27,7 @@ def table(console: Console, shown: Table) -> None:
             for column, cell in zip(shown.columns, row, strict=True)
         )
         grid.add_row(*cells)
-    console.print(grid, width=max(console.width, WIDTH))
+    console.print(grid, width=max(console.width, WIDTH), crop=False, overflow="ignore", no_wrap=True)
 
 
 def claim(console: Console, shown: Claim) -> None:

@@ -123,10 +123,11 @@ def _claims(rows: list[list[Cell]], filter3x1: float, exponential: float, best: 
         claim(
             "table1.elu3x1",
             2 / 3 <= quotient <= 3 / 2,
-            f"{filter3x1:.2f} cycles for the filter, {exponential:.2f} for the exponential ({best}): {quotient:.1f} times.",
-            "The paper sets MKL's exponential in mode EP on AVX-512 (0.52 cycles, half of the bits accurate) against its "
-            "3x1 filter (0.51). Here both run in the same instruction set, and xsimd's exponential is accurate to the last "
-            "bits and weighs more than the filter: the paper's point, that the activation counts, holds all the more."
+            f"{filter3x1:.2f} cycles for the filter, {exponential:.2f} for the exponential ({best}): {quotient:.1f}×.",
+            "The paper sets MKL's exponential in mode EP on AVX-512 (0.52 cycles, half of the bits accurate) against "
+            "its 3x1 filter (0.51). Here both run in the same instruction set, and xsimd's exponential is accurate to "
+            "the last bits and weighs more than the filter: the paper's point, that the activation counts, holds all "
+            "the more."
             if quotient > 1
             else "Here the exponential is cheaper than the filter.",
         ),
@@ -143,7 +144,8 @@ def _notes(rows: list[list[Cell]], simds: list[str], torch: bool) -> list[str]:
         near = ", ".join(f"{float(row[column]):.2f}" for row in rows)
         notes.append(
             "The paper does not say how it convolved. Four lanes with multiply and add apart (SSE2) take "
-            f"{near} cycles here, next to the paper's 4.25, 1.53 and 0.51; wider registers with fused multiply-add take less."
+            f"{near} cycles here, next to the paper's 4.25, 1.53 and 0.51; wider registers with fused multiply-add "
+            "take less."
         )
     if torch:
         notes.append(

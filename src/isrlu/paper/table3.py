@@ -110,9 +110,9 @@ def _claims(cache: dict[str, Sample], simd: str, memory: dict[str, Sample]) -> l
     memory_relu = speed.median_ratio(memory, "ISRLU (approx.)", "ReLU")[0]
     faster = numbers.table("table3")["ns"]["ReLU"] / (cache["ReLU"].median / SIZES["in the cache"] * 1e9)
     why = (
-        f"The paper's ReLU takes 0.340 ns, about {faster:.0f} times what it takes here in the cache: its data came from "
-        "memory, or its loop was bound by something else than arithmetic, and that hides the root. In the cache the root "
-        "shows."
+        f"The paper's ReLU takes 0.340 ns, about {faster:.0f} times what it takes here in the cache: its data came "
+        "from memory, or its loop was bound by something else than arithmetic, and that hides the root. In the cache "
+        "the root shows."
     )
     in_memory = " In memory, where all wait for the same data, it holds." if memory_relu <= 1.02 else ""
     return [
@@ -139,11 +139,11 @@ def _notes(cache: dict[str, Sample]) -> list[str]:
     size = SIZES["in the cache"]
     exp = cache["exp"].median / size * 1e9
     return [
-        "A row holds if both advantages are at least 95 % of the paper's. An advantage is the row's time over ISRLU's (or "
-        "over ISRLU (approx.)'s): above 1, ISRLU is faster than the row.",
+        "A row holds if both advantages are at least 95 % of the paper's. An advantage is the row's time over ISRLU's "
+        "(or over ISRLU (approx.)'s): above 1, ISRLU is faster than the row.",
         "ELU is built on xsimd's expm1, which is accurate near 0 where exp(x) - 1 is not. The exponential alone takes "
         f"{exp:.3f} ns here, a bound that no ELU made of it can beat: "
         f"{exp / (cache['ISRLU'].median / size * 1e9):.2f} times ISRLU's time.",
-        "The paper does not state its size. The smaller size stays in the second-level cache; the larger one is read from "
-        "and written to memory, and there every function costs what ReLU costs, or nearly so.",
+        "The paper does not state its size. The smaller size stays in the second-level cache; the larger one is read "
+        "from and written to memory, and there every function costs what ReLU costs, or nearly so.",
     ]

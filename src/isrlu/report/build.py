@@ -119,9 +119,9 @@ def _code(text: str) -> str:
 
 
 def _bar_width(table: Table, column: Column, cell: Cell) -> float | None:
-    """Length of a cell's bar in percent of the longest under the same title; None where no bar belongs."""
+    """Length of a cell's bar in percent of the table's longest; None where no bar belongs."""
     if not column.bar or not isinstance(cell, (int, float)):
         return None
-    alike = [index for index, other in enumerate(table.columns) if other.bar and other.title == column.title]
-    values = [row[index] for row in table.rows for index in alike if isinstance(row[index], (int, float))]
-    return round(100 * cell / max(values), 1) if max(values) > 0 else None
+    cells = [other for row in table.rows for other, of in zip(row, table.columns, strict=True) if of.bar]
+    longest = max(other for other in cells if isinstance(other, (int, float)))
+    return round(100 * cell / longest, 1) if longest > 0 else None

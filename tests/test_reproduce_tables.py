@@ -1,6 +1,7 @@
 """Tables 1 to 3 and the accuracy rows: complete, checked before they are timed, right without optional packages."""
 
 import importlib.util
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,7 @@ SIMDS = list(isrlu.simd_available())
 def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three short rounds: what is tested here is the table, not the times."""
     monkeypatch.setattr(speed, "ROUNDS", {False: 3, True: 5})
-    measure = speed.measure
-    monkeypatch.setattr(speed, "measure", lambda runs, *, full: measure(runs, full=full, slice_seconds=1e-5))
+    monkeypatch.setattr(speed, "measure_loops", partial(speed.measure_loops, slice_seconds=1e-5))
 
 
 def run(name: str, folder: Path) -> Result:
@@ -136,22 +136,7 @@ def test_convolution_refuses_what_it_cannot_do():
         _core.convolve(SIMDS[0], "5x5", 0, 0, 0, 32, 19)
 
 
-def test_a_wrong_contender_is_not_timed():
-    want = np.ones(4)
-    speed.check("right", np.ones(4, np.float32), want, 1e-6)
-    for wrong in (1.1, np.nan):
-        with pytest.raises(RuntimeError, match="is not timed"):
-            speed.check("wrong", np.float32([1, 1, wrong, 1]), want, 1e-3)
-
-
 def test_cycles_follow_the_clock_of_the_same_round():
     """A machine that slows to half its clock in one round takes twice the time and the same cycles."""
     samples = {"work": Sample((2e-6, 1e-6, 2e-6)), speed.CLOCK: Sample((2e-9, 1e-9, 2e-9))}
     assert speed.cycles(samples, "work", 100) == pytest.approx(10)
-
-
-def test_arrays_are_placed_apart():
-    for size in (1, 1000, 16384):
-        src, dst = speed.placed(np.arange(size, dtype=np.float32))
-        assert src.ctypes.data % 4096 == 0 and (dst.ctypes.data - src.ctypes.data) % 4096 == 2048
-        assert src.size == dst.size == size and src[-1] == size - 1 and not np.shares_memory(src, dst)

@@ -87,14 +87,21 @@ def time_kernels(
     clocks: list[float] = []
     jobs: dict[str, Callable[[int], float]] = {"clock": partial(_clock, clocks)}
     for contender in contenders:
-        job = _core.Job(simd, contender.name, contender.method, contender.dtype, backward)
-        x, grad, y = _operands(contender, size)
-        call = partial(job.run, x.ctypes.data, grad.ctypes.data, y.ctypes.data, size, alpha)
-        call(1)
-        _check(contender, backward, alpha, x, grad, y)
-        jobs[str(contender)] = _Holding(call, (x, grad, y))
+        jobs[str(contender)] = job(simd, contender, size, backward=backward, alpha=alpha)
     samples = measure_loops(jobs, rounds=rounds)
     return {contender: samples[str(contender)] for contender in contenders}, statistics.median(clocks)
+
+
+def job(
+    simd: str, contender: Contender, size: int, *, backward: bool = False, alpha: float = 1.0
+) -> Callable[[int], float]:
+    """A contender on operands of its own, compared with float64 first: called with a number of loops, it times them."""
+    native = _core.Job(simd, contender.name, contender.method, contender.dtype, backward)
+    x, grad, y = _operands(contender, size)
+    call = partial(native.run, x.ctypes.data, grad.ctypes.data, y.ctypes.data, size, alpha)
+    call(1)
+    _check(contender, backward, alpha, x, grad, y)
+    return _Holding(call, (x, grad, y))
 
 
 class _Holding:
@@ -123,10 +130,11 @@ def _operands(contender: Contender, size: int) -> tuple[Floats, Floats, Floats]:
     if contender.name in ("invsqrt", "rsqrt"):
         x = np.abs(x) + 0.1
     dtype = _numpy_dtype(contender.dtype)
-    return _placed(x, dtype, 0), _placed(grad, dtype, 1344), _placed(np.zeros(size), dtype, 2688)
+    return placed(x, dtype, 0), placed(grad, dtype, 1344), placed(np.zeros(size), dtype, 2688)
 
 
-def _placed(values: Floats, dtype: Any, offset: int) -> Floats:
+def placed(values: Floats, dtype: Any, offset: int) -> Floats:
+    """A copy of `values` that begins `offset` bytes into a page."""
     page = 4096
     memory = np.empty(values.size * dtype.itemsize + 2 * page, np.uint8)
     start = -memory.ctypes.data % page + offset

@@ -6,11 +6,11 @@ import numpy as np
 
 import isrlu
 from isrlu import _core
+from isrlu._checks import METHODS
 from isrlu.paper import numbers
 from isrlu.paper.experiment import Cell, Claim, Column, Context, Result, Table, claim
 
 MANTISSAS = np.arange(1 << 24, dtype=np.uint32)  # every float32 of [1, 4): both parities of the exponent
-METHODS = ("approx", "newton1", "newton2", "full", "ieee", "kinney", "table")
 WORDS = {
     "approx": "estimate",
     "newton1": "estimate and one Newton step",

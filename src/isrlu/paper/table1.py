@@ -1,12 +1,13 @@
 """Table 1: cycles per output element of 5x5, 3x3 and 3x1 filters, beside their multiplies and adds."""
 
 import importlib.util
-from typing import Any
+import time
 
 import numpy as np
 
 import isrlu
 from isrlu import _core
+from isrlu.bench import kernels
 from isrlu.paper import numbers, speed
 from isrlu.paper.experiment import Cell, Claim, Column, Context, Result, Table, claim
 
@@ -22,8 +23,7 @@ def run(context: Context) -> Result:
     best = simds[-1]
     context.progress("convolutions")
     runs = {f"{name} {simd}": _direct(name, simd) for name in paper for simd in simds}
-    x, y = speed.placed(speed.half_negative(SIDE * SIDE))
-    runs["exp"] = speed.job(best, "exp", x, y)
+    runs["exp"] = kernels.job(best, kernels.Contender("exp"), SIDE * SIDE)
     outputs = {name: (SIDE - int(name[0]) + 1) * (SIDE - int(name[2]) + 1) for name in paper}
     torch = importlib.util.find_spec("torch") is not None
     if torch:
@@ -34,7 +34,7 @@ def run(context: Context) -> Result:
     def cpe(name: str, what: str, share: int = 1) -> float:
         return speed.cycles(samples, f"{name} {what}", outputs[name] * share)
 
-    exponential = speed.cycles(samples, "exp", x.size)
+    exponential = speed.cycles(samples, "exp", SIDE * SIDE)
     columns = [
         Column("convolution"),
         Column("multiplies", "paper"),
@@ -53,7 +53,7 @@ def run(context: Context) -> Result:
         each = cpe(name, best) / known["multiplies"]
         row: list[Cell] = [name, known["multiplies"], known["adds"], known["cycles"]]
         row += [cpe(name, simd) for simd in simds]
-        row.append(speed.percent(samples[f"{name} {best}"].spread))
+        row.append(100 * samples[f"{name} {best}"].spread)
         if torch:
             row += [cpe(name, "torch"), cpe(name, "channels", CHANNELS * CHANNELS)]
         rows.append([*row, each, "holds" if abs(each / step - 1) <= IN_STEP else "does not"])
@@ -71,10 +71,10 @@ def _direct(name: str, simd: str) -> speed.Run:
     """This project's convolution, checked against a float64 one."""
     height, width = int(name[0]), int(name[2])
     random = np.random.default_rng(1)
-    image, results = speed.placed(random.standard_normal(SIDE * SIDE, dtype=np.float32))
-    weights = random.standard_normal((height, width), dtype=np.float32)
     shape = (SIDE - height + 1, SIDE - width + 1)
-    out = results[: shape[0] * shape[1]].reshape(shape)
+    weights = random.standard_normal((height, width), dtype=np.float32)
+    image = kernels.placed(random.standard_normal(SIDE * SIDE), np.dtype(np.float32), 0)
+    out = kernels.placed(np.zeros(shape[0] * shape[1]), np.dtype(np.float32), 2048).reshape(shape)
 
     def run(loops: int) -> float:
         return _core.convolve(simd, name, image.ctypes.data, weights.ctypes.data, out.ctypes.data, SIDE, SIDE, loops)
@@ -94,15 +94,15 @@ def _torch(name: str, channels: int) -> speed.Run:
     image = torch.randn(1, channels, SIDE, SIDE)
     weights = torch.randn(channels, channels, int(name[0]), int(name[2]))
 
-    def call() -> Any:
-        return torch.nn.functional.conv2d(image, weights)
-
     def run(loops: int) -> float:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
             with torch.inference_mode():
-                return speed.python_loop(call)(loops)
+                start = time.perf_counter()
+                for _ in range(loops):
+                    torch.nn.functional.conv2d(image, weights)
+                return time.perf_counter() - start
         finally:
             torch.set_num_threads(threads)
 

@@ -1,9 +1,13 @@
 """Table 2: InvSqrt, Exp and Tanh in cycles per element, per instruction set, and what the inverse square root saves."""
 
+import time
+
 import numpy as np
 
 import isrlu
-from isrlu.bench.timer import Sample
+from isrlu._checks import METHODS
+from isrlu.bench.kernels import Contender, job, placed
+from isrlu.bench.timer import Sample, ratio
 from isrlu.environment import cpu_name
 from isrlu.paper import mkl, numbers, speed
 from isrlu.paper.experiment import Cell, Claim, Column, Context, Result, Table, claim
@@ -12,22 +16,16 @@ SIZE = 2048  # 8 KiB in, 8 KiB out: the first-level cache, where Intel measures 
 MKL_SIZE = 16384  # outweighs the call from Python
 ROWS = ("InvSqrt", "Exp", "Tanh")
 RATIOS = ("Exp/InvSqrt", "Tanh/InvSqrt")
-NAMES = {"InvSqrt": ("rsqrt", "full"), "Exp": ("exp", "full"), "Tanh": ("tanh", "full")}
+CONTENDERS = {"InvSqrt": Contender("rsqrt"), "Exp": Contender("exp"), "Tanh": Contender("tanh")}
 EXACT = {"InvSqrt": lambda x: 1 / np.sqrt(x), "Exp": np.exp, "Tanh": np.tanh}
-METHODS = ("approx", "newton1", "newton2", "full", "ieee", "kinney", "table")
 
 
 def run(context: Context) -> Result:
     """Time the three functions in every instruction set of this CPU and in MKL, and each way to the inverse root."""
     simds = list(isrlu.simd_available())
     best = simds[-1]
-    runs: dict[str, speed.Run] = {}
-    inputs = {name: _inputs(name, SIZE) for name in ROWS}
-    for simd in simds:
-        for name in ROWS:
-            runs[f"{name} {simd}"] = _checked(name, simd, *NAMES[name], inputs[name], 1e-5)
-    for method in METHODS:
-        runs[f"{method} {best}"] = _checked("InvSqrt", best, "rsqrt", method, inputs["InvSqrt"], 5e-3)
+    runs = {f"{name} {simd}": job(simd, CONTENDERS[name], SIZE) for simd in simds for name in ROWS}
+    runs |= {f"{method} {best}": job(best, Contender("rsqrt", method), SIZE) for method in METHODS}
     errors = {}
     if mkl.library() is not None:
         for name in ROWS:
@@ -49,34 +47,30 @@ def run(context: Context) -> Result:
     )
 
 
-def _inputs(name: str, size: int) -> speed.Floats:
-    x = np.random.default_rng(0).uniform(-10, 10, size).astype(np.float32)
-    return np.abs(x) + np.float32(1e-3) if name == "InvSqrt" else x
-
-
-def _checked(name: str, simd: str, job: str, method: str, src: speed.Floats, tolerance: float) -> speed.Run:
-    src, dst = speed.placed(src)
-    run = speed.job(simd, job, src, dst, method)
-    run(1)
-    speed.check(f"{name} ({simd}, {method})", dst, EXACT[name](src.astype(np.float64)), tolerance)
-    return run
-
-
 def _mkl(name: str) -> tuple[speed.Run, float]:
     """MKL's function as a contender, and its largest relative error."""
-    src, dst = speed.placed(_inputs(name, MKL_SIZE))
+    x = np.random.default_rng(0).standard_normal(MKL_SIZE)
+    src = placed(np.abs(x) + 0.1 if name == "InvSqrt" else x, np.dtype(np.float32), 0)
+    dst = placed(np.zeros(MKL_SIZE), src.dtype, 2048)
     call = mkl.function(name)
     call(src, dst)
     want = EXACT[name](src.astype(np.float64))
-    speed.check(f"MKL's {name}", dst, want, 5e-3)
-    return speed.python_loop(lambda: call(src, dst)), float(np.max(np.abs(dst / want - 1)))
+    np.testing.assert_allclose(dst, want, rtol=5e-3, err_msg=f"MKL's {name}")
+
+    def run(loops: int) -> float:
+        start = time.perf_counter()
+        for _ in range(loops):
+            call(src, dst)
+        return time.perf_counter() - start
+
+    return run, float(np.max(np.abs(dst / want - 1)))
 
 
 def _cycles(samples: dict[str, Sample], name: str, where: str) -> float:
     """Cycles per element of a function, or the ratio of two."""
     if "/" in name:
         slow, _, fast = name.partition("/")
-        return speed.median_ratio(samples, f"{slow} {where}", f"{fast} {where}")[0]
+        return ratio(samples, f"{slow} {where}", f"{fast} {where}")
     return speed.cycles(samples, f"{name} {where}", MKL_SIZE if where == "mkl" else SIZE)
 
 
@@ -95,11 +89,11 @@ def _table(samples: dict[str, Sample], simds: list[str], best: str, *, mkl: bool
         here = [_cycles(samples, name, place) for place in places]
         slow, _, fast = name.partition("/")
         if fast:
-            spread = speed.median_ratio(samples, f"{slow} {best}", f"{fast} {best}")[1]
+            spread = speed.ratio_spread(samples, f"{slow} {best}", f"{fast} {best}")
             verdict = "holds" if here[simds.index(best)] * (1 - spread) > 1 else "does not"
         else:
             spread, verdict = samples[f"{name} {best}"].spread, None
-        rows.append([name, *(cpu[name] for cpu in paper.values()), *here, speed.percent(spread), verdict])
+        rows.append([name, *(cpu[name] for cpu in paper.values()), *here, 100 * spread, verdict])
     return Table("Table 2: vector inverse square root, exponential and tanh, single precision", columns, rows)
 
 
@@ -124,10 +118,8 @@ def _methods(samples: dict[str, Sample], best: str) -> Table:
     rows: list[list[Cell]] = []
     for method in METHODS:
         name = f"{method} {best}"
-        ratios = [speed.median_ratio(samples, f"{slow} {best}", name)[0] for slow in ("Exp", "Tanh")]
-        rows.append(
-            [words[method], method, speed.cycles(samples, name, SIZE), speed.percent(samples[name].spread), *ratios]
-        )
+        ratios = [ratio(samples, f"{slow} {best}", name) for slow in ("Exp", "Tanh")]
+        rows.append([words[method], method, speed.cycles(samples, name, SIZE), 100 * samples[name].spread, *ratios])
     return Table(f"Beyond the paper: the ways to the inverse square root on {best}", columns, rows)
 
 
@@ -136,8 +128,8 @@ def _claims(samples: dict[str, Sample], simds: list[str], best: str, mkl: bool) 
     exp = {simd: _cycles(samples, "Exp/InvSqrt", simd) for simd in vector}
     tanh = {simd: _cycles(samples, "Tanh/InvSqrt", simd) for simd in vector}
     also = {name: f"; MKL {_cycles(samples, name, 'mkl'):.2f}" if mkl else "" for name in RATIOS}
-    estimate = speed.median_ratio(samples, f"Tanh {best}", f"approx {best}")[0]
-    spread = speed.median_ratio(samples, f"Exp {best}", f"InvSqrt {best}")[1]
+    estimate = ratio(samples, f"Tanh {best}", f"approx {best}")
+    spread = speed.ratio_spread(samples, f"Exp {best}", f"InvSqrt {best}")
     return [
         claim(
             "table2.exp",

@@ -1,28 +1,18 @@
 """Table 3: ReLU, ISRU (approx.), ISRLU (approx.), ISRLU and ELU in ns per element, half of the inputs negative."""
 
-from collections.abc import Callable
-
-import numpy as np
-
 import isrlu
-from isrlu.bench.timer import Sample
-from isrlu.paper import curves, numbers, speed
+from isrlu.bench.kernels import Contender, job
+from isrlu.bench.timer import Sample, ratio
+from isrlu.paper import numbers, speed
 from isrlu.paper.experiment import Cell, Claim, Column, Context, Result, Table, claim
 
-SIZES = {"in the cache": 1 << 14, "in memory": 1 << 24}
-JOBS = {
-    "ReLU": ("relu", "full"),
-    "ISRU (approx.)": ("isru", "approx"),
-    "ISRLU (approx.)": ("isrlu", "approx"),
-    "ISRLU": ("isrlu", "full"),
-    "ELU": ("elu", "full"),
-}
-EXACT: dict[str, Callable[[curves.Array], curves.Array]] = {
-    "ReLU": lambda x: np.maximum(x, 0),
-    "ISRU (approx.)": curves.isru,
-    "ISRLU (approx.)": curves.isrlu,
-    "ISRLU": curves.isrlu,
-    "ELU": curves.elu,
+SIZES = {"in the cache": 1 << 14, "in memory": 1 << 23}
+ROWS = {
+    "ReLU": Contender("relu"),
+    "ISRU (approx.)": Contender("isru", "approx"),
+    "ISRLU (approx.)": Contender("isrlu", "approx"),
+    "ISRLU": Contender("isrlu"),
+    "ELU": Contender("elu"),
 }
 SLACK = 0.95  # an advantage of at least 95 % of the paper's counts as the paper's
 
@@ -49,15 +39,8 @@ def run(context: Context) -> Result:
 
 
 def _measure(simd: str, size: int, full: bool) -> dict[str, Sample]:
-    src, dst = speed.placed(speed.half_negative(size))
-    part = slice(0, 1 << 14)
-    runs = {}
-    for name, (job, method) in JOBS.items():
-        runs[name] = speed.job(simd, job, src, dst, method)
-        runs[name](1)
-        speed.check(f"{name} ({simd})", dst[part], EXACT[name](src[part].astype(np.float64)), 1e-3)
-    runs["exp"] = speed.job(simd, "exp", src, dst)
-    return speed.measure(runs, full=full)
+    contenders = {**ROWS, "exp": Contender("exp")}
+    return speed.measure({name: job(simd, contender, size) for name, contender in contenders.items()}, full=full)
 
 
 def _table(samples: dict[str, Sample], simd: str, place: str, size: int) -> Table:
@@ -75,15 +58,15 @@ def _table(samples: dict[str, Sample], simd: str, place: str, size: int) -> Tabl
         Column("holds", "verdict"),
     ]
     rows: list[list[Cell]] = []
-    for name in JOBS:
+    for name in ROWS:
         known = (paper["isrlu_advantage"][name], paper["approx_advantage"][name])
-        here = tuple(speed.median_ratio(samples, name, base)[0] for base in ("ISRLU", "ISRLU (approx.)"))
+        here = tuple(ratio(samples, name, base) for base in ("ISRLU", "ISRLU (approx.)"))
         rows.append(
             [
                 name,
                 paper["ns"][name],
                 samples[name].median / size * 1e9,
-                speed.percent(samples[name].spread),
+                100 * samples[name].spread,
                 speed.cycles(samples, name, size),
                 known[0],
                 here[0],
@@ -99,7 +82,7 @@ def _table(samples: dict[str, Sample], simd: str, place: str, size: int) -> Tabl
 
 def _claims(cache: dict[str, Sample], simd: str, memory: dict[str, Sample]) -> list[Claim]:
     def advantage(slow: str, fast: str) -> tuple[float, str]:
-        inside, outside = (speed.median_ratio(samples, slow, fast)[0] for samples in (cache, memory))
+        inside, outside = (ratio(samples, slow, fast) for samples in (cache, memory))
         return inside, f"{inside:.2f} times in the cache, {outside:.2f} in memory ({simd})."
 
     elu, elu_text = advantage("ELU", "ISRLU")
@@ -107,7 +90,7 @@ def _claims(cache: dict[str, Sample], simd: str, memory: dict[str, Sample]) -> l
     isru, isru_text = advantage("ISRU (approx.)", "ReLU")
     approx, approx_text = advantage("ELU", "ISRLU (approx.)")
     full, full_text = advantage("ISRLU", "ISRLU (approx.)")
-    memory_relu = speed.median_ratio(memory, "ISRLU (approx.)", "ReLU")[0]
+    memory_relu = ratio(memory, "ISRLU (approx.)", "ReLU")
     faster = numbers.table("table3")["ns"]["ReLU"] / (cache["ReLU"].median / SIZES["in the cache"] * 1e9)
     why = (
         f"The paper's ReLU takes 0.340 ns, about {faster:.0f} times what it takes here in the cache: its data came "

@@ -10,6 +10,7 @@ package is installed.
 array([-1.        , -0.70710677,  0.        ,  2.        ], dtype=float32)
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -81,35 +82,36 @@ def rsqrt(x: Any, *, method: str = "full", **ufunc_keywords: Any) -> Any:
     return _call("rsqrt", method, ufunc_keywords, x)
 
 
-def _call(name: str, method: str, keywords: dict[str, Any], *operands: Any) -> Any:
-    if len(operands) == 2 and type(operands[1]) is not float:
-        operands = operands[0], _array_alpha(operands[1])
-    elif len(operands) == 2:
-        check_alpha(operands[1])
+def _call(name: str, method: str, keywords: dict[str, Any], x: Any, *alpha: Any) -> Any:
+    if alpha and not (type(alpha[0]) is float and 0.0 <= alpha[0] < math.inf):
+        alpha = (_checked(alpha[0]),)
+    dtype = getattr(x, "dtype", None)
+    if dtype is None:
+        x = np.asarray(x)
+        dtype = x.dtype
+    if (
+        dtype.kind in "biu"
+    ):  # as np.sqrt promotes them; beside a Python float for alpha, NumPy would take float64 for all
+        x = x.astype(np.sqrt.resolve_dtypes((dtype, None))[1])
     try:
-        return _ufuncs[name][method](*operands, **keywords)
+        return _ufuncs[name][method](x, *alpha, **keywords)
     except KeyError:
         check_method(method)
         raise
-    except TypeError as error:
-        raise _explained(name, operands, error) from None
+    except TypeError:
+        if (dtype.kind == "f" and dtype.itemsize <= 8) or dtype.name == "bfloat16":
+            raise
+        accepted = "real numbers (float16, bfloat16, float32, float64, integers)"
+        raise TypeError(f"{name} takes {accepted}, got {dtype}") from None
 
 
-def _array_alpha(alpha: Any) -> Any:
-    """An alpha that is not a plain float: another number, or an array of them, each checked."""
-    if np.ndim(alpha) == 0 and not isinstance(alpha, np.generic | np.ndarray):
+def _checked(alpha: Any) -> Any:
+    """An alpha that is no plain float in range: another number, an array, or a mistake."""
+    if not isinstance(alpha, np.generic | np.ndarray | list | tuple):
         return check_alpha(alpha)
     values = np.asarray(alpha)
     if values.dtype.kind not in "fiu" and values.dtype.name != "bfloat16":
         raise TypeError(f"alpha must be a real number or an array of them, got an array of {values.dtype}")
-    if not (bad := values[~((values >= 0) & np.isfinite(values))]).size == 0:
+    if (bad := values[~((values >= 0) & np.isfinite(values))]).size:
         raise ValueError(f"alpha must be a finite number >= 0, got {bad.flat[0]!s}")
-    return alpha
-
-
-def _explained(name: str, operands: tuple[Any, ...], error: TypeError) -> TypeError:
-    """NumPy's complaint about a dtype in plain words; any other TypeError as it is."""
-    dtype = np.asarray(operands[0]).dtype
-    if dtype.kind in "biufe" and dtype.itemsize <= 8:
-        return error
-    return TypeError(f"{name} takes real numbers (float16, bfloat16, float32, float64, integers), got {dtype}")
+    return values

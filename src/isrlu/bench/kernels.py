@@ -61,7 +61,11 @@ class Row:
 
 
 def run(
-    simds: Iterable[str], sizes: Iterable[int] = SIZES, *, rounds: int = 25, progress: Callable[[str], None] = lambda _: None
+    simds: Iterable[str],
+    sizes: Iterable[int] = SIZES,
+    *,
+    rounds: int = 25,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> list[Row]:
     """Measure every contender, forward and backward."""
     rows: list[Row] = []
@@ -78,7 +82,13 @@ def run(
 
 
 def time_kernels(
-    simd: str, contenders: Sequence[Contender], size: int, *, backward: bool = False, alpha: float = 1.0, rounds: int = 25
+    simd: str,
+    contenders: Sequence[Contender],
+    size: int,
+    *,
+    backward: bool = False,
+    alpha: float = 1.0,
+    rounds: int = 25,
 ) -> tuple[dict[Contender, Sample], float]:
     """Seconds per call on `size` elements, half of them negative, and the clock in Hz, all from the same rounds.
 

@@ -1,6 +1,7 @@
 """ISRLU and ISRU: smooth activation functions at the price of ReLU.
 
-Import the module of your framework: `isrlu.numpy`, `isrlu.torch`, `isrlu.jax`, `isrlu.flax`, `isrlu.keras`, `isrlu.onnx`.
+Import the module of your framework: `isrlu.numpy`, `isrlu.torch`, `isrlu.jax`, `isrlu.flax`, `isrlu.keras` or
+`isrlu.onnx`.
 """
 
 from importlib.metadata import version as _version

@@ -1,9 +1,9 @@
 """ISRLU and ISRU for NumPy arrays, on SIMD kernels behind real ufuncs.
 
-Every function broadcasts x and alpha and takes the keywords of NumPy's ufuncs (`out`, `where`, `dtype`, `casting`, `order`,
-`subok`). `method` chooses how the inverse square root is obtained: full, approx, newton1, newton2, ieee, kinney or table.
-float16, float32 and float64 are kept, integers become what `np.sqrt` makes of them, and ml_dtypes' bfloat16 works where that
-package is installed.
+Every function broadcasts x and alpha and takes the keywords of NumPy's ufuncs (`out`, `where`, `dtype`, `casting`,
+`order`, `subok`). `method` chooses how the inverse square root is obtained: full, approx, newton1, newton2, ieee,
+kinney or table. float16, float32 and float64 are kept, integers become what `np.sqrt` makes of them, and ml_dtypes'
+bfloat16 works where that package is installed.
 
 >>> import numpy as np
 >>> isrlu(np.float32([-np.inf, -1.0, 0.0, 2.0]))
@@ -33,9 +33,9 @@ else:
 def isrlu(x: Any, alpha: Any = 1.0, *, method: str = "full", **ufunc_keywords: Any) -> Any:
     """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0.
 
-    >>> isrlu([-2.0, 2.0], alpha=[[0.0], [3.0]])
-    array([[-2.        ,  2.        ],
-           [-0.5547002 ,  2.        ]])
+    >>> isrlu([-1.0, 2.0], alpha=[[0.0], [3.0]])
+    array([[-1. ,  2. ],
+           [-0.5,  2. ]])
     """
     return _call("isrlu", method, ufunc_keywords, x, alpha)
 
@@ -48,8 +48,8 @@ def isrlu_grad(x: Any, alpha: Any = 1.0, *, method: str = "full", **ufunc_keywor
 def isru(x: Any, alpha: Any = 1.0, *, method: str = "full", **ufunc_keywords: Any) -> Any:
     """x / sqrt(1 + alpha x^2): the stand-in for tanh.
 
-    >>> float(isru(1.0))
-    0.7071067811865475
+    >>> isru([-1.0, 0.0, 1.0], alpha=3)
+    array([-0.5,  0. ,  0.5])
     """
     return _call("isru", method, ufunc_keywords, x, alpha)
 

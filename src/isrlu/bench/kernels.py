@@ -175,7 +175,7 @@ _ORACLE: dict[str, Callable[[Floats, float], tuple[Floats, Floats]]] = {
     "isrlu": lambda x, a: (np.where(x < 0, x / np.sqrt(1 + a * x * x), x), np.where(x < 0, (1 + a * x * x) ** -1.5, 1)),
     "isru_sigmoid": lambda x, a: (0.5 + 0.25 * x / np.sqrt(1 + x * x / 4), 0.25 * (1 + x * x / 4) ** -1.5),
 }
-# Largest relative error that a method or a dtype may show; NEON's estimate has 8 bits, which sets it for approx and newton1.
+# Largest relative error that a method or a dtype may show. NEON's estimate has 8 bits: hence approx and newton1.
 _TOLERANCE = {"approx": 6e-3, "newton1": 6e-5, "kinney": 2e-3, "table": 3e-4, "float16": 2e-3, "bfloat16": 1e-2}
 
 

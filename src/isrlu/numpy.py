@@ -11,12 +11,13 @@ array([-1.        , -0.70710677,  0.        ,  2.        ], dtype=float32)
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from isrlu import _core
-from isrlu._checks import check_alpha, check_method
+from isrlu._checks import METHODS, check_alpha, check_method
 
 __all__ = ["isrlu", "isrlu_grad", "isru", "isru_grad", "isru_sigmoid", "isru_sigmoid_grad", "rsqrt"]
 
@@ -29,75 +30,51 @@ except ImportError:  # no bfloat16 arrays can exist then
 else:
     _core.register_bfloat16(_ufuncs, np.dtype(ml_dtypes.bfloat16))
 
-
-def isrlu(x: Any, alpha: Any = 1.0, *, method: str = "full", **ufunc_keywords: Any) -> Any:
-    """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0.
-
-    >>> isrlu([-1.0, 2.0], alpha=[[0.0], [3.0]])
-    array([[-1. ,  2. ],
-           [-0.5,  2. ]])
-    """
-    return _call("isrlu", method, ufunc_keywords, x, alpha)
+_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
-def isrlu_grad(x: Any, alpha: Any = 1.0, *, method: str = "full", **ufunc_keywords: Any) -> Any:
-    """1 for x >= 0, (1 / sqrt(1 + alpha x^2))^3 for x < 0: the derivative of `isrlu`."""
-    return _call("isrlu_grad", method, ufunc_keywords, x, alpha)
+def _with_alpha(name: str, doc: str) -> Callable[..., Any]:
+    """A function of x and alpha. On a small array Python takes all the time: the usual call comes first."""
+    ufuncs = _ufuncs[name]
+
+    def function(x: Any, alpha: Any = 1.0, *, out: Any = None, method: str = "full", **keywords: Any) -> Any:
+        if type(x) is np.ndarray and x.dtype in _FLOATS and type(alpha) is float and 0.0 <= alpha < math.inf:
+            if not keywords and method in METHODS:
+                return ufuncs[method](x, alpha, out)
+        elif type(alpha) is not float or not 0.0 <= alpha < math.inf:
+            alpha = _checked(alpha)
+        return _general(name, method, (x, alpha), out, keywords)
+
+    return _named(function, name, doc)
 
 
-def isru(x: Any, alpha: Any = 1.0, *, method: str = "full", **ufunc_keywords: Any) -> Any:
-    """x / sqrt(1 + alpha x^2): the stand-in for tanh.
+def _without_alpha(name: str, doc: str) -> Callable[..., Any]:
+    """A function of x alone."""
 
-    >>> isru([-1.0, 0.0, 1.0], alpha=3)
-    array([-0.5,  0. ,  0.5])
-    """
-    return _call("isru", method, ufunc_keywords, x, alpha)
+    def function(x: Any, *, out: Any = None, method: str = "full", **keywords: Any) -> Any:
+        return _general(name, method, (x,), out, keywords)
 
-
-def isru_grad(x: Any, alpha: Any = 1.0, *, method: str = "full", **ufunc_keywords: Any) -> Any:
-    """(1 / sqrt(1 + alpha x^2))^3: the derivative of `isru`."""
-    return _call("isru_grad", method, ufunc_keywords, x, alpha)
+    return _named(function, name, doc)
 
 
-def isru_sigmoid(x: Any, *, method: str = "full", **ufunc_keywords: Any) -> Any:
-    """(1 + isru(x / 2)) / 2: the stand-in for the logistic sigmoid.
-
-    >>> isru_sigmoid([-np.inf, 0.0, np.inf])
-    array([0. , 0.5, 1. ])
-    """
-    return _call("isru_sigmoid", method, ufunc_keywords, x)
+def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
 
 
-def isru_sigmoid_grad(x: Any, *, method: str = "full", **ufunc_keywords: Any) -> Any:
-    """(1 / sqrt(1 + x^2 / 4))^3 / 4: the derivative of `isru_sigmoid`."""
-    return _call("isru_sigmoid_grad", method, ufunc_keywords, x)
-
-
-def rsqrt(x: Any, *, method: str = "full", **ufunc_keywords: Any) -> Any:
-    """1 / sqrt(x).
-
-    >>> rsqrt([0.0, 4.0, np.inf])
-    array([inf, 0.5, 0. ])
-    """
-    return _call("rsqrt", method, ufunc_keywords, x)
-
-
-def _call(name: str, method: str, keywords: dict[str, Any], x: Any, *alpha: Any) -> Any:
-    if alpha and not (type(alpha[0]) is float and 0.0 <= alpha[0] < math.inf):
-        alpha = (_checked(alpha[0]),)
+def _general(name: str, method: str, operands: tuple[Any, ...], out: Any, keywords: dict[str, Any]) -> Any:
+    """The ufunc on whatever NumPy makes an array of; a dtype that it has no loop for is told in plain words."""
+    ufunc = _ufuncs[name][check_method(method)]
+    x, *alpha = operands
     dtype = getattr(x, "dtype", None)
     if dtype is None:
         x = np.asarray(x)
         dtype = x.dtype
-    if (
-        dtype.kind in "biu"
-    ):  # as np.sqrt promotes them; beside a Python float for alpha, NumPy would take float64 for all
+    if dtype.kind in "biu":  # as np.sqrt promotes them; beside alpha, a Python float, NumPy would take float64 for all
         x = x.astype(np.sqrt.resolve_dtypes((dtype, None))[1])
     try:
-        return _ufuncs[name][method](x, *alpha, **keywords)
-    except KeyError:
-        check_method(method)
-        raise
+        return ufunc(x, *alpha, out=out, **keywords)
     except TypeError:
         if (dtype.kind == "f" and dtype.itemsize <= 8) or dtype.name == "bfloat16":
             raise
@@ -115,3 +92,68 @@ def _checked(alpha: Any) -> Any:
     if (bad := values[~((values >= 0) & np.isfinite(values))]).size:
         raise ValueError(f"alpha must be a finite number >= 0, got {bad.flat[0]!s}")
     return values
+
+
+isrlu = _with_alpha(
+    "isrlu",
+    """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0.
+
+    >>> isrlu([-1.0, 2.0], alpha=[[0.0], [3.0]])
+    array([[-1. ,  2. ],
+           [-0.5,  2. ]])
+    """,
+)
+
+isrlu_grad = _with_alpha(
+    "isrlu_grad",
+    """1 for x >= 0, (1 / sqrt(1 + alpha x^2))^3 for x < 0: the derivative of `isrlu`.
+
+    >>> isrlu_grad([-1.0, 2.0], alpha=3)
+    array([0.125, 1.   ])
+    """,
+)
+
+isru = _with_alpha(
+    "isru",
+    """x / sqrt(1 + alpha x^2): the stand-in for tanh.
+
+    >>> isru([-1.0, 0.0, 1.0], alpha=3)
+    array([-0.5,  0. ,  0.5])
+    """,
+)
+
+isru_grad = _with_alpha(
+    "isru_grad",
+    """(1 / sqrt(1 + alpha x^2))^3: the derivative of `isru`.
+
+    >>> isru_grad([-1.0, 0.0], alpha=3)
+    array([0.125, 1.   ])
+    """,
+)
+
+isru_sigmoid = _without_alpha(
+    "isru_sigmoid",
+    """(1 + isru(x / 2)) / 2: the stand-in for the logistic sigmoid.
+
+    >>> isru_sigmoid([-np.inf, 0.0, np.inf])
+    array([0. , 0.5, 1. ])
+    """,
+)
+
+isru_sigmoid_grad = _without_alpha(
+    "isru_sigmoid_grad",
+    """(1 / sqrt(1 + x^2 / 4))^3 / 4: the derivative of `isru_sigmoid`.
+
+    >>> isru_sigmoid_grad([0.0, np.inf])
+    array([0.25, 0.  ])
+    """,
+)
+
+rsqrt = _without_alpha(
+    "rsqrt",
+    """1 / sqrt(x).
+
+    >>> rsqrt([0.0, 4.0, np.inf])
+    array([inf, 0.5, 0. ])
+    """,
+)

@@ -27,7 +27,15 @@ def table(console: Console, shown: Table) -> None:
             for column, cell in zip(shown.columns, row, strict=True)
         )
         grid.add_row(*cells)
-    console.print(grid, width=max(console.width, WIDTH), crop=False, overflow="ignore", no_wrap=True)
+    if console.width < WIDTH:
+        console = Console(
+            file=console.file,
+            width=WIDTH,
+            force_terminal=console.is_terminal,
+            no_color=console.no_color,
+            quiet=console.quiet,
+        )
+    console.print(grid)
 
 
 def claim(console: Console, shown: Claim) -> None:

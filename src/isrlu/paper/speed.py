@@ -12,6 +12,8 @@ Run = Callable[[int], float]
 CLOCK = "clock"
 ROUNDS = {False: 25, True: 101}
 """Rounds of a measurement: quick, full."""
+RESTLESS = 0.1
+"""A spread above which a measurement carries a warning."""
 
 
 def measure(contenders: Mapping[str, Run], *, full: bool) -> dict[str, Sample]:
@@ -27,6 +29,17 @@ def cycles(samples: Mapping[str, Sample], name: str, elements: int) -> float:
 def clock_ghz(samples: Mapping[str, Sample]) -> float:
     """The clock in the rounds of this measurement."""
     return round(1e-9 / samples[CLOCK].median, 3)
+
+
+def remarks(*measured: Mapping[str, Sample]) -> list[str]:
+    """A note for the report where the machine was not quiet enough for its numbers to be worth much."""
+    worst = max(sample.spread for samples in measured for sample in samples.values())
+    if worst < RESTLESS:
+        return []
+    return [
+        f"Other work ran on this machine during the measurement: times spread by up to {worst:.0%} (half the "
+        "interquartile range). Take these numbers with care, or repeat them on a quiet machine with `--again`."
+    ]
 
 
 def ratio_spread(samples: Mapping[str, Sample], slow: str, fast: str) -> float:

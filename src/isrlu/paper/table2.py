@@ -37,7 +37,7 @@ def run(context: Context) -> Result:
     return Result(
         [table, _methods(samples, best)],
         _claims(samples, simds, best, bool(errors)),
-        notes=_notes(errors),
+        notes=[*speed.remarks(samples), *_notes(errors)],
         seeds=[0],
         environment={
             "clock_ghz": speed.clock_ghz(samples),

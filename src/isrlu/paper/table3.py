@@ -32,7 +32,7 @@ def run(context: Context) -> Result:
     return Result(
         tables,
         _claims(first, simds[0], measured[simds[0], "in memory"]),
-        notes=_notes(first),
+        notes=[*speed.remarks(*measured.values()), *_notes(first)],
         seeds=[0],
         environment={"clock_ghz": speed.clock_ghz(first), "threads_used": 1},
     )

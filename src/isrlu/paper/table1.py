@@ -143,8 +143,8 @@ def _notes(rows: list[list[Cell]], simds: list[str], torch: bool) -> list[str]:
     if narrow and all(abs(here / float(row[3]) - 1) < 0.3 for here, row in zip(narrow, rows, strict=True)):
         notes.append(
             "The paper does not say how it convolved. Four lanes with multiply and add apart (SSE2) take "
-            f"{', '.join(f'{here:.2f}' for here in narrow)} cycles here, next to the paper's 4.25, 1.53 and 0.51; wider "
-            "registers with fused multiply-add take less."
+            f"{', '.join(f'{here:.2f}' for here in narrow)} cycles here, next to the paper's 4.25, 1.53 and 0.51; "
+            "wider registers with fused multiply-add take less."
         )
     if torch:
         notes.append(

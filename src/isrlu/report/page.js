@@ -58,8 +58,8 @@
   const slopeDot = add("circle", { id: "slope-dot", r: 6 });
   const dot = add("circle", { id: "dot", r: 7 });
   const name = add("text", { class: "name f", x: 12, y: 26 });
-  add("text", { class: "name d", x: 12, y: 48 }, "– –  f′, its derivative");
-  const peerName = add("text", { class: "name p", x: 12, y: 70 });
+  add("text", { class: "name d", x: 12, y: 52 }, "– –  f′, its derivative");
+  const peerName = add("text", { class: "name p", x: 12, y: 78 });
 
   // α: 0 at the left end, then 0.01 to 100 in even steps of its logarithm
   const alpha = () => { const t = Number($("alpha").value); return t === 0 ? 0 : Number(Math.pow(10, t / 100 - 2).toPrecision(3)); };

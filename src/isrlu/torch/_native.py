@@ -48,13 +48,13 @@ def takes(x: Tensor) -> bool:
         and x.is_cpu
         and x.layout is torch.strided
         and torch._C._has_storage(x)
-        and x.numel() > 0
         and torch._C._functorch.peek_interpreter_stack() is None
         and forward_ad._current_level < 0
         and not torch._C._len_torch_dispatch_stack()
         and torch._C._get_tracing_state() is None
         and not x.is_neg()
         and not x._is_zerotensor()
+        and x.numel() > 0  # last: under a tracer it would be a tensor
     )
 
 

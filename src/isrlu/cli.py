@@ -84,6 +84,32 @@ def bench_kernels(
         show.kernels(rows)
 
 
+@bench.command("torch")
+def bench_torch(
+    size: Annotated[list[int] | None, typer.Option(min=1, help="Elements (from 16 to 16M).")] = None,
+    threads: Annotated[list[int] | None, typer.Option(min=1, help="Threads (1 and all).")] = None,
+    rounds: Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")] = 25,
+    functions: Annotated[bool, typer.Option(help="Time the functions.")] = True,
+    steps: Annotated[bool, typer.Option(help="Time the paper's networks and a compiled block.")] = True,
+    json: Json = None,
+) -> None:
+    """Time of a call beside PyTorch's own activations; of a training step, with its peak memory."""
+    from dataclasses import asdict
+
+    from isrlu.bench import show
+    from isrlu.bench import steps as in_networks
+    from isrlu.bench import torch as calls
+
+    with show.status() as say:
+        rows = calls.run(size or calls.SIZES, threads, rounds=rounds, progress=say) if functions else []
+        found = in_networks.run(rounds=rounds, progress=say) if steps else []
+    if json:
+        show.write_json(json, [asdict(row) for row in (*rows, *found)])
+    else:
+        show.torch(rows)
+        show.steps(found)
+
+
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results and the report.")]
 Data = Annotated[str | None, typer.Option("--data", help="Folder of MNIST's IDX files, or of data of their form.")]
 

@@ -18,6 +18,8 @@ from isrlu._errors import UserError
 if TYPE_CHECKING:
     from isrlu.accuracy import Finding
     from isrlu.bench.kernels import Row
+    from isrlu.bench.steps import Step
+    from isrlu.bench.torch import Row as TorchRow
 
 _errors = Console(stderr=True)  # progress goes there, so that a table or JSON can be redirected
 
@@ -75,6 +77,31 @@ def kernels(rows: "list[Row]") -> None:
             cells = (f"{row.ns:.3f}", f"{row.cycles:.2f}", f"{row.ns / relu:.2f}x", f"{row.spread:.1%}")
             table.add_row(row.contender, *cells)
         console.print(table)
+
+
+def torch(rows: "list[TorchRow]") -> None:
+    """One table for each number of threads, size and direction."""
+    console = Console()
+    for (threads, size, direction), group in groupby(rows, key=lambda row: (row.threads, row.size, row.direction)):
+        table = Table(title=f"threads: {threads}, {size:,} elements, {direction}", title_justify="left")
+        for column in ("", "us/call", "ns/element", "of ReLU", "spread"):
+            table.add_column(column, justify="right" if column else "left")
+        for row in group:
+            times = (f"{row.seconds * 1e6:.4g}", f"{row.ns_per_element:.3f}")
+            table.add_row(row.contender, *times, f"{row.of_relu:.2f}x", f"{row.spread:.1%}")
+        console.print(table)
+
+
+def steps(steps: "list[Step]") -> None:
+    """One table for all steps."""
+    table = Table(title="within a network", title_justify="left")
+    for column in ("", "", "", "ms", "of ReLU", "spread", "peak MB"):
+        table.add_column(column, justify="right" if column else "left")
+    for step in steps:
+        peak = "" if step.peak_bytes is None else f"{step.peak_bytes / 1e6:.2f}"
+        figures = (f"{step.seconds * 1e3:.2f}", f"{step.of_relu:.3f}x", f"{step.spread:.1%}", peak)
+        table.add_row(step.what, step.activation, "in place" if step.inplace else "", *figures)
+    Console().print(table)
 
 
 def accuracy(findings: "list[Finding]") -> None:

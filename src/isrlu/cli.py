@@ -107,7 +107,8 @@ def bench_torch(
         show.write_json(json, [asdict(row) for row in (*rows, *found)])
     else:
         show.torch(rows)
-        show.steps(found)
+        if found:
+            show.steps(found)
 
 
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results and the report.")]

@@ -69,7 +69,7 @@ def training_step(architecture: int, activation: str, inplace: bool) -> Callable
 
 
 def peak_memory(call: Callable[[], object]) -> int:
-    """The most bytes that PyTorch's CPU allocator has handed out at one time during the call, beyond those before it."""
+    """The most bytes that PyTorch's CPU allocator has given out at one time during the call, beyond those before."""
     call()  # so that the optimiser's state exists
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
         call()

@@ -30,7 +30,7 @@ CONTENDERS: dict[str, Function] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "formula": paper,
-    "formula compiled": torch.compile(paper),
+    "formula compiled": torch.compile(paper, dynamic=False),
     "isrlu": it.isrlu,
     "isrlu approx": lambda x: it.isrlu(x, 1.0, False, "approx"),
     "isru": it.isru,
@@ -79,6 +79,7 @@ def run(
     for count in threads or sorted({1, torch.get_num_threads()}):
         with using_threads(count):
             for size in sizes:
+                torch.compiler.reset()  # so that the compiled formula is made for this size and number of threads
                 for direction, prepare in (("forward", forward), ("forward and backward", forward_and_backward)):
                     progress(f"{size:,} elements, {direction}, threads: {count}")
                     samples = measure({name: prepare(f, size) for name, f in chosen.items()}, rounds=rounds)

@@ -1,11 +1,12 @@
 """What an activation costs within a network: a training step of the paper's two CNNs, and a compiled block."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from isrlu.bench.timer import measure, ratio
 from isrlu.paper.mnist import networks
@@ -49,7 +50,7 @@ def run(*, rounds: int = 25, progress: Callable[[str], None] = lambda _: None) -
     return steps
 
 
-def training_step(architecture: int, activation: str, inplace: bool) -> Callable[[], object]:
+def training_step(architecture: int, activation: str, inplace: bool, batch: int = BATCH) -> Callable[[], object]:
     """Forward, backward and Adam on one batch of random images."""
     network = networks.build(architecture, activation, pkeep=0.4, pkeep_conv=0.7, seed=0)
     for module in network.modules():
@@ -57,8 +58,8 @@ def training_step(architecture: int, activation: str, inplace: bool) -> Callable
             module.inplace = inplace
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     generator = torch.Generator().manual_seed(0)
-    images = torch.randn(BATCH, 1, 28, 28, generator=generator)
-    labels = torch.randint(10, (BATCH,), generator=generator)
+    images = torch.randn(batch, 1, 28, 28, generator=generator)
+    labels = torch.randint(10, (batch,), generator=generator)
 
     def call() -> None:
         optimizer.zero_grad()
@@ -72,13 +73,12 @@ def peak_memory(call: Callable[[], object]) -> int:
     """The most bytes that PyTorch's CPU allocator has given out at one time during the call, beyond those before."""
     call()  # so that the optimiser's state exists
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
-        call()
-    now = peak = 0
-    for event in found.events():
-        if event.name == "[memory]":
-            now += event.cpu_memory_usage
-            peak = max(peak, now)
-    return peak
+        call()  # the profiler knows the size of what is freed only if it saw it allocated
+        with record_function("measured"):
+            call()
+    events = sorted(found.profiler.kineto_results.events(), key=lambda event: event.start_ns())
+    measured = itertools.dropwhile(lambda event: event.name() != "measured", events)
+    return max(itertools.accumulate(event.nbytes() for event in measured if event.name() == "[memory]"))
 
 
 class Block(nn.Module):

@@ -66,6 +66,23 @@ def accuracy(
         show.accuracy(found)
 
 
+@bench.command("mnist")
+def bench_mnist(
+    architecture: Annotated[int, typer.Option(min=1, max=2, help="The paper's network.")] = 1,
+    steps: Annotated[int, typer.Option(min=10, help="Steps of 100 images that each contender takes in a round.")] = 200,
+    rounds: Annotated[int, typer.Option(min=1, help="Times that each contender is timed.")] = 3,
+    folder: Annotated[str | None, typer.Option("--data", help="Folder of MNIST's IDX files.")] = None,
+) -> None:
+    """Images per second: the grid of ISRLU runs against a plain PyTorch loop with F.elu."""
+    from isrlu.bench import mnist, show
+
+    with show.status() as say:
+        found = mnist.run(folder, architecture, steps=steps, rounds=rounds, say=say)
+    for name, rates in found.items():
+        rich.print(f"{name:6} {', '.join(f'{rate:,.0f}' for rate in rates)} images/s")
+    rich.print(f"the grid has {mnist.ratio(found):.2f} times the throughput (median of {rounds} rounds)")
+
+
 @bench.command("kernels")
 def bench_kernels(
     simd: Annotated[list[str] | None, typer.Option(help="Instruction sets (all that this CPU has).")] = None,

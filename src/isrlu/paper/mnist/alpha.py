@@ -15,9 +15,8 @@ from isrlu.paper.mnist.study import Row, Study
 
 def run(context: Context) -> Result:
     """Train with learnable alphas and pair them with fixed ones by seed."""
-    fixed = [row for row in approx.rows(context.full) if row.spec.method == "full"]
-    learned = [Row(dataclasses.replace(row.spec, learnable=True)) for row in fixed]
-    members = [row for pair in zip(fixed, learned, strict=True) for row in pair]
+    members = rows(context.full)
+    fixed, learned = members[::2], members[1::2]
     found = study.carry_out(context, members, seeds=table4.SEEDS[context.full])
     pairs = list(zip(learned, fixed, strict=True))
     made = [
@@ -35,6 +34,12 @@ def run(context: Context) -> Result:
 
 def is_current(environment: Mapping[str, Any], context: Context) -> bool:
     return table4.is_current(environment, context)
+
+
+def rows(full: bool) -> list[Row]:
+    """Each alpha fixed and learned, in turn."""
+    fixed = [row.spec for row in approx.rows(full) if row.spec.method == "full"]
+    return [Row(dataclasses.replace(spec, learnable=learnable)) for spec in fixed for learnable in (False, True)]
 
 
 def _claim(found: Study, pairs: list[tuple[Row, Row]]) -> Claim:

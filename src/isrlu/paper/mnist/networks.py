@@ -69,7 +69,10 @@ def build(
 
 
 def make_activation(name: str, alpha: float = 1.0, *, learnable: bool = False, method: str = "full") -> nn.Module:
-    """A new activation module by its name; ELU and ReLU are torch's own. All work in place on a layer's output."""
+    """A new activation module by its name; ELU and ReLU are torch's own, in place.
+
+    ISRLU is not: in place it is some 5 % faster, but its gradient comes from the output, with fewer digits.
+    """
     check_alpha(alpha)
     check_method(method)
     if learnable and name != "isrlu":
@@ -77,7 +80,7 @@ def make_activation(name: str, alpha: float = 1.0, *, learnable: bool = False, m
     if name == "isrlu":
         from isrlu.torch import ISRLU
 
-        return ISRLU(alpha, learnable=learnable, method=method, inplace=not learnable)
+        return ISRLU(alpha, learnable=learnable, method=method)
     if name == "elu":
         return nn.ELU(alpha, inplace=True)
     if name == "relu":

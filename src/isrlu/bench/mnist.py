@@ -1,0 +1,86 @@
+"""Images per second of the MNIST grid (ISRLU, all workers) and of a plain PyTorch loop (F.elu, all threads).
+
+The two take turns; the grid is the local engine as `isrlu reproduce` runs it, each worker at a run of its own. Loading
+data, starting workers and looking at the test set are left out of both.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from isrlu import data, environment
+from isrlu.paper.mnist import networks
+from isrlu.paper.mnist.local import LocalEngine
+from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.mnist.train import Arrays, learning_rate
+
+
+class _Elu(nn.Module):
+    """F.elu, as a plain loop would have it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.elu(x)
+
+
+def run(
+    folder: str | None, architecture: int, *, steps: int, rounds: int, say: Callable[[str], None]
+) -> dict[str, list[float]]:
+    """Images per second of "plain" and "grid", one number for each round."""
+    source, _ = data.find_or_digits(folder)
+    loaded = data.load(source)
+    found: dict[str, list[float]] = {"plain": [], "grid": []}
+    for number in range(rounds):
+        say(f"round {number + 1} of {rounds}")
+        found["plain"].append(_plain(Arrays(loaded), architecture, steps))
+        found["grid"].append(_grid(source, loaded.identity, architecture, steps))
+    return found
+
+
+def ratio(found: dict[str, list[float]]) -> float:
+    """Median over the rounds of grid / plain."""
+    return statistics.median(grid / plain for grid, plain in zip(found["grid"], found["plain"], strict=True))
+
+
+def _plain(arrays: Arrays, architecture: int, steps: int) -> float:
+    """The loop that one would write first."""
+    torch.set_num_threads(environment.threads())
+    spec = _spec(architecture, steps, arrays.identity)
+    network = networks.build(architecture, "elu", pkeep=spec.pkeep, pkeep_conv=spec.pkeep_conv, seed=0)
+    for number, layer in enumerate(network):
+        if isinstance(layer, nn.ELU):
+            network[number] = _Elu()
+    optimiser = torch.optim.Adam(network.parameters())
+    images, labels = arrays.train[0].contiguous(), arrays.train[1]
+    batches = torch.from_numpy(np.random.default_rng(0).integers(0, len(labels), (steps + 5, spec.batch)))
+    start = 0.0
+    for step, batch in enumerate(batches):
+        if step == 5:  # the first steps choose the convolutions' algorithms
+            start = time.perf_counter()
+        optimiser.param_groups[0]["lr"] = learning_rate(step)
+        optimiser.zero_grad()
+        F.cross_entropy(network(images[batch]), labels[batch]).backward()
+        optimiser.step()
+    return steps * spec.batch / (time.perf_counter() - start)
+
+
+def _grid(source: str, identity: str, architecture: int, steps: int) -> float:
+    with tempfile.TemporaryDirectory() as scratch:
+        engine = LocalEngine(source, Path(scratch))
+        specs = [_spec(architecture, steps, identity, seed) for seed in range(engine.workers)]
+        rates: dict[int, list[float]] = {}
+        for ended in engine.run(specs, lambda event: rates.setdefault(event.spec.seed, []).append(event.rate)):
+            if ended.status != "done":
+                raise RuntimeError(f"a run of the grid {ended.status}: {ended.reason}")
+    return sum(map(statistics.mean, rates.values()))
+
+
+def _spec(architecture: int, steps: int, identity: str, seed: int = 0) -> Spec:
+    conv = 0.7 if architecture == 2 else 1.0
+    return Spec(architecture=architecture, pkeep_conv=conv, epochs=100, steps=steps, seed=seed, data=identity)

@@ -1,0 +1,286 @@
+"""Statistics over seeds, tables, claims and plots, from runs with known numbers; shards as a user runs them."""
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isrlu._errors import UserError
+from isrlu.paper.experiment import Context
+from isrlu.paper.mnist import alpha, approx, stats, study, table4, table5, tables
+from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.mnist.store import Run, RunStore
+from isrlu.paper.mnist.study import Row, Study
+from isrlu.paper.results import Folder
+
+# Statistics
+
+
+def test_mean_and_interval() -> None:
+    found = stats.mean([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert found.value == 3.0
+    assert found.half == pytest.approx(2.7764451 * math.sqrt(2.5) / math.sqrt(5))  # t(0.975, 4), standard error
+    assert stats.mean([7.0]) == stats.Mean(7.0, None, 1)
+
+
+def test_paired_difference_uses_common_seeds() -> None:
+    first, second = {0: 2.0, 1: 4.0, 2: 6.0, 9: 100.0}, {0: 1.0, 1: 2.0, 2: 4.0, 8: -50.0}
+    found = stats.paired(first, second)
+    assert found.value == pytest.approx(5 / 3) and found.count == 3
+    assert found.p == pytest.approx(0.0377, abs=1e-4)
+    assert found.significant
+
+
+def test_paired_differences_at_the_edges() -> None:
+    assert stats.paired({0: 1.0}, {0: 0.0}) == stats.Difference(1.0, None, None, 1)
+    assert stats.paired({0: 1.0}, {1: 0.0}).count == 0
+    assert stats.paired({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}).p == 1.0
+    assert stats.paired({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.0}).p == 0.0
+
+
+def test_many_tests_find_less() -> None:
+    one = stats.Difference(1.0, 0.9, 0.04, 5)
+    nothing = [stats.Difference(0.0, 1.0, 0.9, 5)] * 9
+    assert one.significant
+    assert not stats.corrected([one, *nothing])[0].significant
+    assert stats.corrected([stats.Difference(1.0, None, None, 1)])[0].p is None
+
+
+def test_chance_is_rarely_significant() -> None:
+    random = np.random.default_rng(0)
+    trials = [
+        stats.paired(dict(enumerate(random.normal(size=5))), dict(enumerate(random.normal(size=5))))
+        for _ in range(2000)
+    ]
+    assert np.mean([each.significant for each in trials]) == pytest.approx(0.05, abs=0.015)
+
+
+# Tables and claims, from made-up runs
+
+Numbers = Callable[[Spec], dict[str, float]]
+
+
+def made_up(spec: Spec, *, accuracy: float = 99.2, loss: float = 2.5, early: float = 0.5, unit: float = 0.1) -> Run:
+    steps = [600 * (epoch + 1) for epoch in range(spec.epochs)]
+    history = {
+        "train_steps": steps,
+        "train_loss": [early / (epoch + 1) for epoch in range(spec.epochs)],
+        "test_steps": steps,
+        "test_loss": [loss / 100] * spec.epochs,
+        "test_accuracy": [accuracy - 1.0 + min(epoch, 4) / 4 for epoch in range(spec.epochs)],
+        "unit_epochs": list(range(spec.epochs + 1)),
+        "unit_mean": [[unit] * 4] * (spec.epochs + 1),
+        "unit_median": [[unit] * 4] * (spec.epochs + 1),
+        "alphas": [[1.0] * 4] * (spec.epochs + 1) if spec.learnable else [],
+        "steps_per_epoch": 600,
+        "seconds": 1.0,
+    }
+    return Run(spec, "done", result={"best_accuracy": accuracy, "final_loss": loss, "history": history})
+
+
+def imagined(rows: list[Row], numbers: Numbers = lambda spec: {}, *, seeds: int = 5, full: bool = True) -> Study:
+    found = Study(rows, list(range(seeds)), {}, "mnist", "MNIST", full)
+    runs = {spec.hash: made_up(spec, **numbers(spec)) for spec in found.specs()}
+    return dataclasses.replace(found, runs=runs)
+
+
+def noise(spec: Spec) -> float:
+    """The part of a run's accuracy that another seed, or another row, changes."""
+    return 0.02 * float(np.random.default_rng(int(spec.hash, 16)).normal())
+
+
+def verdicts(found: Study) -> list[str]:
+    return [each.verdict for each in table4._claims(found, found.rows)]
+
+
+def test_rows_are_the_papers() -> None:
+    rows = table4.rows(True, 1176)
+    assert [(row.spec.name, row.spec.pkeep) for row in rows[:4]] == [
+        ("ISRLU α=3.0", 0.25),
+        ("ELU", 0.4),
+        ("ISRLU α=3.0", 0.4),
+        ("ReLU", 0.4),
+    ]
+    assert {row.spec.epochs for row in rows} == {17} and rows[0].accuracy == 99.30 and rows[0].loss == 2.308
+    assert [(row.spec.name, row.spec.epochs) for row in table5.rows(True)] == [
+        ("ISRLU α=1.0", 20),
+        ("ISRLU α=3.0", 20),
+        ("ELU", 20),
+    ]
+    assert {(row.spec.pkeep, row.spec.pkeep_conv) for row in table5.rows(True)} == {(0.4, 0.7)}
+    shared = {row.spec.hash for row in approx.rows(True)} & {row.spec.hash for row in rows}
+    assert len(shared) == 2, "full precision is trained once for both tables"
+
+
+def test_accuracy_table() -> None:
+    rows = table4.rows(True, 1176)
+    found = imagined(rows, lambda spec: {"accuracy": 99.0 + spec.seed / 100, "loss": 2.0 + spec.seed})
+    made = tables.accuracy(found, rows, "Table 4")
+    assert made.caption == "Table 4"
+    first = made.rows[0]
+    assert first[:3] == ["ISRLU α=3.0", "0.25", 99.30]
+    assert first[3] == pytest.approx(99.02) and first[5] == 99.04
+    assert first[4] == pytest.approx(2.7764451 * 0.0158114 / math.sqrt(5), rel=1e-4)
+    assert first[6:8] == [2.308, 4.0]
+    assert first[9:] == [5, "does not"] and made.rows[-1][-1] == "holds"  # 99.30 is too far, 99.00 is not
+
+
+def test_quick_runs_and_other_data_are_labelled_everywhere(tmp_path: Path) -> None:
+    rows = table4.rows(False, 1176)
+    quick = imagined(rows, seeds=1, full=False)
+    digits = dataclasses.replace(quick, full=True, title="scikit-learn digits (not MNIST)", identity="digits")
+    assert "[quick preset]" in tables.accuracy(quick, rows, "Table 4").caption
+    assert "not MNIST" in tables.epochs_to(digits, rows).caption
+    assert verdicts(quick) == ["not run"] * 5 == verdicts(digits)
+    assert quick.notes[0].startswith("Quick preset")
+    assert {row[-1] for row in tables.accuracy(quick, rows, "Table 4").rows} == {"not run"}
+
+
+def test_claims_that_hold() -> None:
+    def numbers(spec: Spec) -> dict[str, float]:
+        best = spec.alpha == 3.0 and spec.pkeep == 0.25
+        lift = 0.1 if spec.activation == "isrlu" else 0.0
+        early = {"isrlu": 0.2, "elu": 0.4, "relu": 0.6}[spec.activation] + noise(spec)
+        unit = 0.3 if spec.activation == "relu" else 0.05
+        return {"accuracy": 99.1 + lift + 0.1 * best + noise(spec), "early": early, "unit": unit}
+
+    assert verdicts(imagined(table4.rows(True, 1176), numbers)) == ["holds"] * 5
+
+
+def test_claims_that_do_not() -> None:
+    def numbers(spec: Spec) -> dict[str, float]:
+        better = spec.activation == "relu"
+        return {"accuracy": 99.1 + 0.2 * better + noise(spec), "early": 0.5 + noise(spec), "loss": 3.5, "unit": 0.1}
+
+    found = table4._claims(imagined(table4.rows(True, 1176), numbers), table4.rows(True, 1176))
+    assert [each.verdict for each in found] == ["does not"] * 5
+    assert all(each.reason for each in found)
+
+
+def test_pure_noise_confirms_no_advantage() -> None:
+    found = imagined(table4.rows(True, 1176), lambda spec: {"accuracy": 99.1 + noise(spec), "early": 0.5 + noise(spec)})
+    learning, _, relu, *_ = verdicts(found)
+    assert learning == relu == "does not"
+
+
+def test_missing_rows_give_no_verdict() -> None:
+    rows = table4.rows(True, 1176)
+    found = imagined(rows)
+    lost = [spec.hash for spec in found.specs() if spec.activation == "relu"]
+    runs = {key: run for key, run in found.runs.items() if key not in lost}
+    runs[lost[0]] = dataclasses.replace(found.runs[lost[0]], status="diverged", reason="the loss is nan at step 7")
+    partial = dataclasses.replace(found, runs=runs)
+    assert verdicts(partial) == ["not run"] * 5 and not partial.complete
+    assert tables.accuracy(partial, rows, "Table 4").rows[3][3] is None
+    notes = " ".join(partial.notes)
+    assert "9 runs of the grid are not there yet" in notes and "diverged, the loss is nan at step 7" in notes
+
+
+def test_epochs_to_99() -> None:
+    rows = table4.rows(True, 1176)
+    found = imagined(rows, lambda spec: {"accuracy": 99.5 if spec.seed else 98.0})
+    row = tables.epochs_to(found, rows).rows[0]
+    assert row[2:4] == ["4 of 5", 3.0]  # 98.5, 98.75, 99.0
+    assert row[4:] == pytest.approx([0.5, 0.5 / 17])
+
+
+@pytest.mark.parametrize(("gap", "verdict"), [(0.0, "holds"), (0.3, "does not")])
+def test_approximations_are_judged_by_equivalence(gap: float, verdict: str) -> None:
+    rows = approx.rows(True)
+    found = imagined(rows, lambda spec: {"accuracy": 99.2 - gap * (spec.method == "kinney") + noise(spec)})
+    pairs = [(row, full) for row in rows if (full := approx._exact(row, rows)) is not row]
+    assert len(pairs) == 4
+    assert approx._claim(found, pairs).verdict == verdict
+    assert approx._claim(imagined(rows, seeds=1), pairs).verdict == "not run"
+
+
+def test_the_significance_table_pairs_by_seed() -> None:
+    rows = table5.rows(True)
+    found = imagined(rows, lambda spec: {"accuracy": 99 + spec.seed + (spec.activation == "elu") * 0.1 + noise(spec)})
+    (made,) = tables.significance(found, tables.same_dropout(rows), "Differences")
+    assert [row[-1] for row in made.rows] == ["no", "yes", "yes"], "a seed's own level must not hide a difference"
+    assert tables.significance(imagined(rows, seeds=1), tables.same_dropout(rows), "Differences") == []
+
+
+# From stored runs to a result
+
+
+@pytest.mark.parametrize(
+    ("module", "rows"),
+    [
+        (table4, lambda: table4.rows(True, 1176) + table4.rows(True, 200)),
+        (table5, lambda: table5.rows(True)),
+        (approx, lambda: approx.rows(True)),
+        (alpha, lambda: alpha.rows(True)),
+    ],
+)
+def test_results_from_stored_runs(tmp_path: Path, module, rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All runs are there: nothing is trained, and tables, claims and figures are made of them."""
+    monkeypatch.setattr(study.data, "find_or_digits", lambda folder: ("digits", ""))
+    digits = study.data.digits()
+    monkeypatch.setattr(study.data, "load", lambda source: dataclasses.replace(digits, identity="mnist", title="MNIST"))
+    found = imagined(rows(), lambda spec: {"accuracy": 99.2 + noise(spec)}, seeds=2)
+    with RunStore(study.store_path(tmp_path)) as store:
+        for run in found.runs.values():
+            store.add(run)
+    context = Context(Folder(tmp_path / "x-full"), full=True, options={"seeds": 2})
+    result = module.run(context)
+    assert all(table.rows for table in result.tables)
+    assert result.claims and "not run" not in {each.verdict for each in result.claims}
+    assert all((tmp_path / "x-full" / f"{figure.name}.svg").stat().st_size > 5000 for figure in result.figures)
+    assert result.seeds == [0, 1] and result.environment["mnist"]["complete"]
+    json.dumps(result.to_json(), allow_nan=False)
+    assert module.is_current(result.environment, context)
+    assert not module.is_current(result.environment, dataclasses.replace(context, options={"seeds": 3}))
+    assert not module.is_current({}, context)
+
+
+def test_no_finished_run_is_an_error(tmp_path: Path) -> None:
+    row = Row(Spec(activation="elu", alpha=1e38, width=16, epochs=1, batch=500))
+    context = Context(Folder(tmp_path / "x-quick"), options={"data": "digits"})
+    with pytest.raises(UserError, match=r"no run finished: the mean activation is (nan|-?inf) at step 0"):
+        study.carry_out(context, [row], seeds=1)
+
+
+# The command
+
+
+def isrlu(*arguments: str, out: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "isrlu", *arguments, "--out", str(out)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_shards_are_merged_into_the_whole(tmp_path: Path) -> None:
+    """Two machines that share nothing train half of a table each; the merged stores make the whole."""
+    for part in (1, 2):
+        done = isrlu("reproduce", "alpha", "--data", "digits", "--shard", f"{part}/2", out=tmp_path / f"{part}")
+        assert done.returncode == 0, done.stderr
+        stored = json.loads((tmp_path / f"{part}" / "alpha-quick" / "result.json").read_text())
+        assert not stored["environment"]["mnist"]["complete"]
+    merged = isrlu("results", "merge", str(tmp_path / "2"), out=tmp_path / "1")
+    assert merged.returncode == 0 and "1 runs from" in merged.stdout.replace("\n", " "), merged.stderr
+    whole = isrlu("reproduce", "alpha", "--data", "digits", out=tmp_path / "1")
+    assert whole.returncode == 0, whole.stderr
+    stored = json.loads((tmp_path / "1" / "alpha-quick" / "result.json").read_text())
+    assert stored["environment"]["mnist"] == {"complete": True, "seeds": 1, "data": "digits"}
+    assert "done alpha" in isrlu("reproduce", "alpha", "--data", "digits", out=tmp_path / "1").stdout
+    listed = isrlu("results", "show", "--json", str(tmp_path / "runs.json"), out=tmp_path / "1")
+    assert listed.returncode == 0 and len(json.loads((tmp_path / "runs.json").read_text())["runs"]) == 2
+    report = (tmp_path / "1" / "report.html").read_text()
+    assert "not MNIST" in report and "quick preset" in report
+
+
+def test_a_damaged_store_fails_the_table_in_one_line(tmp_path: Path) -> None:
+    path = study.store_path(tmp_path)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"rotten" * 1000)
+    done = isrlu("reproduce", "alpha", "--data", "digits", out=tmp_path)
+    assert done.returncode == 1
+    assert "isrlu: alpha failed: the store of runs" in done.stderr and "is damaged" in done.stderr
+    assert "Traceback" not in done.stderr and path.read_bytes() == b"rotten" * 1000

@@ -8,6 +8,20 @@ with require("torch"):
 from isrlu.torch._functional import isrlu, isru, isru_sigmoid
 from isrlu.torch._modules import ISRLU, ISRU, ISRUSigmoid
 from isrlu.torch._register import register
+from isrlu.torch._rnn import GRU, LSTM, GRUCell, LSTMCell
 from isrlu.torch._swap import swap
 
-__all__ = ["ISRLU", "ISRU", "ISRUSigmoid", "isrlu", "isru", "isru_sigmoid", "register", "swap"]
+__all__ = [
+    "GRU",
+    "ISRLU",
+    "ISRU",
+    "LSTM",
+    "GRUCell",
+    "ISRUSigmoid",
+    "LSTMCell",
+    "isrlu",
+    "isru",
+    "isru_sigmoid",
+    "register",
+    "swap",
+]

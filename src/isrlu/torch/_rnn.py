@@ -1,0 +1,251 @@
+"""LSTM and GRU with isru in the place of tanh and isru_sigmoid in that of the sigmoid; all else as torch.nn has it."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from isrlu.torch._rnn_formula import GATES, STEPS, States, Weights, layer
+
+
+class _Gated:
+    """What all modules share: which functions their gates are, and that they take over a torch.nn module's weights."""
+
+    original: ClassVar[type[nn.Module]]
+    options: ClassVar[tuple[str, ...]] = ("bias",)
+
+    def __init__(self, *args: Any, gates: str = "isru", **kwargs: Any) -> None:
+        if gates not in GATES:
+            raise ValueError(f"unknown gates {gates!r}: known are {', '.join(GATES)}")
+        super().__init__(*args, **kwargs)
+        self.gates = gates
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, gates={self.gates}"  # type: ignore[misc]
+
+    @classmethod
+    def from_torch(cls, module: nn.Module, gates: str = "isru") -> Self:
+        """A new module with the options and a copy of the weights of torch.nn's."""
+        if not isinstance(module, cls.original):
+            raise TypeError(f"{cls.__name__}.from_torch takes a torch.nn.{cls.__name__}, got {type(module).__name__}")
+        weight = next(module.parameters())
+        options = {name: getattr(module, name) for name in cls.options}
+        new: Any = cls(
+            module.input_size, module.hidden_size, **options, gates=gates, device=weight.device, dtype=weight.dtype
+        )
+        new.load_state_dict(module.state_dict())
+        return new.train(module.training)
+
+
+class _Recurrent(_Gated):
+    """Shapes, states and layers of LSTM and GRU, over torch.nn's own constructor and checks.
+
+    Not over nn.LSTM and nn.GRU themselves: torch.compile refuses whatever is one of these.
+    """
+
+    options = ("num_layers", "bias", "batch_first", "dropout", "bidirectional")
+
+    def forward(self: Any, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
+        """Outputs and last states; arguments and shapes as of torch.nn's module."""
+        self._update_flat_weights()
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
+        if input.dim() not in (2, 3):
+            raise ValueError(f"{self.mode}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        batched = input.dim() == 3
+        if not batched:
+            input = input.unsqueeze(0 if self.batch_first else 1)
+        states = None if hx is None else self._unpacked(hx)
+        if states is not None:
+            if any(state.dim() != input.dim() - (not batched) for state in states):
+                kind = "batched 3-D" if batched else "unbatched 2-D"
+                dims = ", ".join(f"{state.dim()}-D" for state in states)
+                raise RuntimeError(f"For {kind} input, the initial states should also be {kind[-3:]} but got {dims}")
+            states = states if batched else tuple(state.unsqueeze(1) for state in states)
+        states = self._checked(input, states, None)
+        steps = input.transpose(0, 1) if self.batch_first else input
+        length, batch, _ = steps.shape
+        if length == 0:
+            raise RuntimeError(f"{self.mode}: Expected sequence length to be larger than 0")
+        data, states = self._layers(steps.reshape(length * batch, -1), (batch,) * length, states)
+        output = data.view(length, batch, -1)
+        output = output.transpose(0, 1) if self.batch_first else output
+        if not batched:
+            output = output.squeeze(0 if self.batch_first else 1)
+            states = tuple(state.squeeze(1) for state in states)
+        return output, self._packed(states)
+
+    def _forward_packed(self: Any, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        data, batch_sizes, sorted_indices, unsorted_indices = input
+        sizes = batch_sizes.tolist()
+        if sorted(sizes, reverse=True) != sizes or sum(sizes) != len(data):
+            raise RuntimeError(
+                f"{self.mode}: the batch sizes of a PackedSequence must not increase and must add up to its "
+                f"{len(data)} rows, got {sizes}; make it with pack_padded_sequence or pack_sequence"
+            )
+        if hx is not None:
+            hx = self._unpacked(self.permute_hidden(hx, sorted_indices))
+        data, states = self._layers(data, sizes, self._checked(data, hx, batch_sizes))
+        packed = PackedSequence(data, batch_sizes, sorted_indices, unsorted_indices)
+        return packed, self.permute_hidden(self._packed(states), unsorted_indices)
+
+    def _checked(self: Any, input: Tensor, states: States | None, batch_sizes: Tensor | None) -> States:
+        """The initial states, zeros if there are none; torch.nn's own checks of them and of the input."""
+        if states is None:
+            self.check_input(input, batch_sizes)
+            size = self.get_expected_hidden_size(input, batch_sizes)
+            h = torch.zeros(size, dtype=input.dtype, device=input.device)
+            return self._with_zeros(h)
+        self.check_forward_args(input, self._packed(states), batch_sizes)
+        return states
+
+    def _layers(self: Any, data: Tensor, sizes: Sequence[int], states: States) -> tuple[Tensor, States]:
+        """All layers and directions over rows as a PackedSequence has them."""
+        directions = 2 if self.bidirectional else 1
+        runs = self.num_layers * directions
+        each = len(self._flat_weights) // runs
+        last: list[States] = []
+        for k in range(0, runs, directions):
+            outputs = []
+            for i in range(k, k + directions):
+                flat = self._flat_weights[i * each : (i + 1) * each]
+                weights = Weights(*flat) if self.bias or not self.proj_size else Weights(*flat[:2], hr=flat[2])
+                own = tuple(state[i] for state in states)
+                y, new = layer(self.mode, self.gates, data, sizes, own, weights, reverse=i != k)
+                outputs.append(y)
+                last.append(new)
+            data = outputs[0] if directions == 1 else torch.cat(outputs, 1)
+            if self.dropout and self.training and k + directions < runs:
+                data = nn.functional.dropout(data, self.dropout)
+        return data, tuple(torch.stack(each_state) for each_state in zip(*last, strict=True))
+
+
+class LSTM(_Recurrent, nn.RNNBase):
+    """i, f, o = isru_sigmoid(...), g = isru(...), c' = f c + i g, h' = o isru(c').
+
+    Arguments, shapes, parameters and state_dict are those of torch.nn.LSTM.
+
+    Args:
+        gates: "isru", or "exact" for sigmoid and tanh.
+
+    >>> lstm = LSTM(10, 20, num_layers=2)
+    >>> output, (h, c) = lstm(torch.zeros(5, 3, 10))
+    >>> output.shape, h.shape
+    (torch.Size([5, 3, 20]), torch.Size([2, 3, 20]))
+    """
+
+    original = nn.LSTM
+    options = (*_Recurrent.options, "proj_size")
+    check_forward_args = nn.LSTM.check_forward_args
+    get_expected_cell_size = nn.LSTM.get_expected_cell_size
+    permute_hidden = nn.LSTM.permute_hidden
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+
+    @staticmethod
+    def _unpacked(hx: Any) -> States:
+        if isinstance(hx, Tensor) or len(hx) != 2:
+            raise TypeError("LSTM: the initial states must be a pair of tensors (h_0, c_0)")
+        return tuple(hx)
+
+    @staticmethod
+    def _packed(states: States) -> tuple[Tensor, Tensor]:
+        h, c = states
+        return h, c
+
+    def _with_zeros(self, h: Tensor) -> States:
+        return (h, h if not self.proj_size else h.new_zeros(*h.shape[:2], self.hidden_size))
+
+
+class GRU(_Recurrent, nn.RNNBase):
+    """r, z = isru_sigmoid(...), n = isru(...), h' = (1 - z) n + z h.
+
+    Arguments, shapes, parameters and state_dict are those of torch.nn.GRU.
+
+    Args:
+        gates: "isru", or "exact" for sigmoid and tanh.
+
+    >>> gru = GRU(10, 20, bidirectional=True)
+    >>> output, h = gru(torch.zeros(5, 3, 10))
+    >>> output.shape, h.shape
+    (torch.Size([5, 3, 40]), torch.Size([2, 3, 20]))
+    """
+
+    original = nn.GRU
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if "proj_size" in kwargs:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        super().__init__("GRU", *args, **kwargs)
+
+    @staticmethod
+    def _unpacked(hx: Any) -> States:
+        if not isinstance(hx, Tensor):
+            raise TypeError(f"GRU: the initial state must be a tensor, got {type(hx).__name__}")
+        return (hx,)
+
+    @staticmethod
+    def _packed(states: States) -> Tensor:
+        return states[0]
+
+    def _with_zeros(self, h: Tensor) -> States:
+        return (h,)
+
+
+class _Cell(_Gated):
+    """One step: checks and shapes of LSTMCell and GRUCell."""
+
+    def _step(self: Any, input: Tensor, states: States | None, mode: str) -> States:
+        name = type(self).__name__
+        if input.dim() not in (1, 2):
+            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"{name}: input has inconsistent input_size: got {input.shape[-1]}, expected {self.input_size}"
+            )
+        shape = (*input.shape[:-1], self.hidden_size)
+        if states is None:
+            states = (input.new_zeros(shape),) * (2 if mode == "LSTM" else 1)
+        for state in states:
+            if state.shape != shape:
+                raise RuntimeError(f"{name}: Expected a state of shape {shape}, got {tuple(state.shape)}")
+        if input.dim() == 1:
+            return tuple(
+                s.squeeze(0) for s in self._step(input.unsqueeze(0), tuple(s.unsqueeze(0) for s in states), mode)
+            )
+        weights = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        x = nn.functional.linear(input, weights.ih, weights.b_ih)
+        return STEPS[mode](x, states, weights, GATES[self.gates])
+
+
+class LSTMCell(_Cell, nn.LSTMCell):
+    """One step of `LSTM`, as torch.nn.LSTMCell has it.
+
+    >>> h, c = LSTMCell(10, 20)(torch.zeros(3, 10))
+    >>> h.shape
+    torch.Size([3, 20])
+    """
+
+    original = nn.LSTMCell
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """(h', c') from the input [batch, input_size] or [input_size] and (h, c), zeros if not given."""
+        h, c = self._step(input, None if hx is None else LSTM._unpacked(hx), "LSTM")
+        return h, c
+
+
+class GRUCell(_Cell, nn.GRUCell):
+    """One step of `GRU`, as torch.nn.GRUCell has it.
+
+    >>> GRUCell(10, 20)(torch.zeros(3, 10)).shape
+    torch.Size([3, 20])
+    """
+
+    original = nn.GRUCell
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        """h' from the input [batch, input_size] or [input_size] and h, zeros if not given."""
+        return self._step(input, None if hx is None else GRU._unpacked(hx), "GRU")[0]

@@ -128,6 +128,41 @@ def bench_torch(
             show.steps(found)
 
 
+Sizes = Annotated[list[int] | None, typer.Option("--size", min=1, help="Elements (1,000 to 16 million).")]
+Rounds = Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")]
+
+
+@bench.command("jax")
+def bench_jax(size: Sizes = None, rounds: Rounds = 25, json: Json = None) -> None:
+    """isrlu and isru against relu, elu, silu, gelu and tanh of jax.nn under jit, forward and gradient."""
+    from isrlu.bench import arrays, show
+
+    with show.missing_is_user_error():
+        from isrlu.bench.jax import Jax
+    with show.status() as say:
+        rows = arrays.run(Jax(), size or arrays.SIZES, rounds=rounds, progress=say)
+    show.arrays(rows, json)
+
+
+@bench.command("keras")
+def bench_keras(
+    backend: Annotated[str, typer.Option(help="What Keras runs on: tensorflow, jax or torch.")] = "tensorflow",
+    size: Sizes = None,
+    rounds: Rounds = 25,
+    json: Json = None,
+) -> None:
+    """isrlu and isru against Keras' activations, forward and gradient, and in the train step of a small CNN."""
+    from isrlu.bench import arrays, show
+
+    show.choose_keras_backend(backend)
+    with show.missing_is_user_error():
+        from isrlu.bench import keras
+    with show.status() as say:
+        rows = arrays.run(keras.Keras(), size or arrays.SIZES, rounds=rounds, progress=say)
+        rows += keras.train_step(rounds=rounds)
+    show.arrays(rows, json)
+
+
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results and the report.")]
 Data = Annotated[str | None, typer.Option("--data", help="Folder of MNIST's IDX files, or of data of their form.")]
 

@@ -15,7 +15,7 @@ Floats = NDArray[np.float32]
 
 
 class Keras:
-    """Each activation is compiled alone, as Keras compiles a train step: by XLA on TensorFlow and JAX, not on PyTorch."""
+    """Each activation is compiled alone, as Keras compiles a train step: by XLA on TensorFlow and JAX."""
 
     name = f"keras on {keras.backend.backend()}"
     activations: ClassVar[Mapping[str, Callable[..., Any]]] = {

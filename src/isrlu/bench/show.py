@@ -1,8 +1,10 @@
 """What the measuring commands share: progress, tables on the terminal, figures as JSON."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +19,12 @@ from isrlu._errors import UserError
 
 if TYPE_CHECKING:
     from isrlu.accuracy import Finding
+    from isrlu.bench.arrays import Row as ArrayRow
     from isrlu.bench.kernels import Row
     from isrlu.bench.steps import Step
     from isrlu.bench.torch import Row as TorchRow
+
+KERAS_BACKENDS = ("tensorflow", "jax", "torch")
 
 _errors = Console(stderr=True)  # progress goes there, so that a table or JSON can be redirected
 
@@ -102,6 +107,40 @@ def steps(steps: "list[Step]") -> None:
         figures = (f"{step.seconds * 1e3:.2f}", f"{step.of_relu:.3f}x", f"{step.spread:.1%}", peak)
         table.add_row(step.what, step.activation, "in place" if step.inplace else "", *figures)
     Console().print(table)
+
+
+def arrays(rows: "list[ArrayRow]", json_path: Path | None) -> None:
+    """One table for each size and direction, or JSON where a path is given."""
+    if json_path:
+        write_json(json_path, [asdict(row) for row in rows])
+        return
+    console = Console()
+    for (framework, size, direction), group in groupby(rows, key=lambda row: (row.framework, row.size, row.direction)):
+        what = f"batch of {size}" if direction == "train step" else f"{size:,} elements"
+        table = Table(title=f"{framework}, {what}, {direction}", title_justify="left")
+        for column in ("", "us", "of ReLU", "of ELU", "spread"):
+            table.add_column(column, justify="right" if column else "left")
+        for row in group:
+            quotients = (f"{row.of_relu:.2f}x", f"{row.of_elu:.2f}x")
+            table.add_row(row.contender, f"{row.seconds * 1e6:,.1f}", *quotients, f"{row.spread:.1%}")
+        console.print(table)
+
+
+def choose_keras_backend(name: str) -> None:
+    """Make Keras, which must not have been imported yet, run on this backend, and TensorFlow keep its log to itself."""
+    if name not in KERAS_BACKENDS:
+        raise UserError(f"unknown Keras backend {name!r}: known are {', '.join(KERAS_BACKENDS)}")
+    os.environ["KERAS_BACKEND"] = name
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+@contextmanager
+def missing_is_user_error() -> Iterator[None]:
+    """Around an import: a framework that is not installed is one line for the user."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UserError(str(error)) from None
 
 
 def accuracy(findings: "list[Finding]") -> None:

@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 
 from isrlu.flax import ISRLU
 
-EPOCHS, BATCH = 15, 64
+EPOCHS, BATCH = 40, 64
 
 
 @nnx.jit

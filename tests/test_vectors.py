@@ -4,18 +4,34 @@ import importlib.util
 
 import pytest
 
-from isrlu.testing import BOUNDS, DTYPES, FUNCTIONS, QUANTITIES, check, evaluate, questions
+from isrlu.testing import BOUNDS, DTYPES, EVALUATORS, FUNCTIONS, check, evaluate, questions
 from isrlu.testing.__main__ import measure_apart, table
 
-HERE = {"jax": "jax", "onnxruntime": "onnxruntime"}
-APART = {"keras-tensorflow": "tensorflow", "keras-jax": "jax", "keras-torch": "torch"}
+# framework -> the packages that it needs
+HERE = {"numpy": ["numpy"], "torch": ["torch"], "jax": ["jax"], "onnxruntime": ["onnx", "onnxruntime"]}
+APART = {
+    "torch.compile": ["torch"],
+    "keras-tensorflow": ["keras", "tensorflow"],
+    "keras-jax": ["keras", "jax"],
+    "keras-torch": ["keras", "torch"],
+}
+
+
+def _skip_without(packages: list[str]) -> None:
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"no {package}")
+
+
+def test_no_framework_is_forgotten() -> None:
+    assert set(HERE) | set(APART) == set(EVALUATORS)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("framework", HERE)
 def test_framework(framework: str, function: str, dtype: str) -> None:
-    pytest.importorskip(HERE[framework])
+    _skip_without(HERE[framework])
     vectors = questions(framework, function, dtype)
     if len(vectors) == 0:
         pytest.skip(f"{framework} has no {function}")
@@ -23,14 +39,14 @@ def test_framework(framework: str, function: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("framework", APART)
-def test_keras(framework: str) -> None:
-    for module in ("keras", APART[framework]):
-        if importlib.util.find_spec(module) is None:
-            pytest.skip(f"no {module}")
+def test_framework_in_its_own_process(framework: str) -> None:
+    _skip_without(APART[framework])
     errors = measure_apart(framework)
-    for function in FUNCTIONS:
-        for dtype in DTYPES:
-            for quantity in QUANTITIES[: 2 if function == "isru_sigmoid" else 3]:
-                bound = getattr(BOUNDS[framework, "full"][dtype], quantity)
-                assert errors[function][dtype][quantity] <= bound, (function, dtype, quantity)
+    assert set(errors) == set(FUNCTIONS)
+    for function, by_dtype in errors.items():
+        assert set(by_dtype) == set(DTYPES)
+        for dtype, found in by_dtype.items():
+            assert set(found) == {"f", "dfdx"} | ({"dfdalpha"} if function != "isru_sigmoid" else set())
+            for quantity, error in found.items():
+                assert error <= getattr(BOUNDS[framework, "full"][dtype], quantity), (function, dtype, quantity)
     assert f"| {framework} | dfdalpha | " in table({framework: errors})

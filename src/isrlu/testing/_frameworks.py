@@ -12,12 +12,19 @@ Results = dict[str, NDArray[np.float64]]
 
 
 def questions(framework: str, function: str, dtype: str) -> Vectors:
-    """The vectors that `framework` can be asked: in ONNX there is no isru_sigmoid, and alpha is always a float32."""
+    """The vectors that `framework` can be asked.
+
+    In ONNX there is no isru_sigmoid, and alpha is always a float32. What PyTorch compiles is differentiated by autograd,
+    whose intermediate results overflow where df/dalpha does, and underflow for alpha > 1e30.
+    """
     vectors = load(function, dtype)
-    if framework != "onnxruntime":
-        return vectors
-    with np.errstate(over="ignore"):
-        return vectors[vectors.alpha.astype(np.float32) == vectors.alpha]
+    if framework == "onnxruntime":
+        with np.errstate(over="ignore"):
+            return vectors[vectors.alpha.astype(np.float32) == vectors.alpha]
+    if framework == "torch.compile":
+        largest = np.finfo("float64" if dtype == "float64" else "float32").max
+        return vectors[~(np.abs(vectors.dfdalpha) > largest) & ~(vectors.alpha > 1e30)]
+    return vectors
 
 
 def evaluate(framework: str, vectors: Vectors) -> Results:
@@ -38,6 +45,39 @@ def _named(results: list[Any]) -> Results:
     """The arrays by name, converted by NumPy for the same reason."""
     arrays = (np.asarray(result).astype(np.float64) for result in results)
     return dict(zip(QUANTITIES, arrays, strict=False))
+
+
+def _numpy(vectors: Vectors) -> Results:
+    import isrlu.numpy
+
+    value, slope = (getattr(isrlu.numpy, vectors.function + suffix) for suffix in ("", "_grad"))
+    arguments = _arguments(vectors)
+    return _named([value(*arguments), slope(*arguments)])
+
+
+def _torch(vectors: Vectors) -> Results:
+    import isrlu.torch
+
+    return _torch_results(getattr(isrlu.torch, vectors.function), vectors)
+
+
+def _torch_compile(vectors: Vectors) -> Results:
+    import torch
+
+    import isrlu.torch
+
+    torch.compiler.reset()
+    return _torch_results(torch.compile(getattr(isrlu.torch, vectors.function), fullgraph=True), vectors)
+
+
+def _torch_results(function: Callable[..., Any], vectors: Vectors) -> Results:
+    """With one channel for each x, so that each alpha has a gradient of its own."""
+    import torch
+
+    arguments = [torch.tensor(vectors.x).to(getattr(torch, vectors.dtype))[None]]
+    if vectors.function != "isru_sigmoid":
+        arguments.append(torch.tensor(vectors.alpha).to(torch.float64 if vectors.dtype == "float64" else torch.float32))
+    return _named([part.double().reshape(-1) for part in _torch_vjp(function, arguments)])
 
 
 def _jax(vectors: Vectors) -> Results:
@@ -110,6 +150,9 @@ def _onnxruntime(vectors: Vectors) -> Results:
 
 
 EVALUATORS: dict[str, Callable[[Vectors], Results]] = {
+    "numpy": _numpy,
+    "torch": _torch,
+    "torch.compile": _torch_compile,
     "jax": _jax,
     "keras-tensorflow": _keras,
     "keras-jax": _keras,

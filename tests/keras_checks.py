@@ -113,6 +113,21 @@ def test_lstm_trains(size: int) -> None:
     assert losses[-1] < 0.6 * losses[0]
 
 
+if keras.backend.backend() == "torch":  # the backend whose exporter needs nothing more than PyTorch's own
+
+    def test_exported_model_runs_in_onnxruntime(tmp_path: Path) -> None:
+        onnxruntime = pytest.importorskip("onnxruntime")
+        model = keras.Sequential(
+            [keras.Input((5,)), layers.Dense(8, activation=isrlu), ISRU(3.0), layers.Dense(4), ISRLU(learnable=True)]
+        )
+        x = _data(3, 5)
+        expected = model.predict(x, verbose=0)
+        model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
+        session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+        (actual,) = session.run(None, {session.get_inputs()[0].name: x})
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("alpha", [-1, math.nan, math.inf])
 def test_bad_alpha_is_refused(alpha: float) -> None:
     for refusing in (lambda: isrlu(_data(2), alpha), lambda: isru(_data(2), alpha), lambda: ISRLU(alpha)):

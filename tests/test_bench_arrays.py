@@ -50,6 +50,15 @@ def test_unknown_backend_is_one_line() -> None:
     assert done.stderr.splitlines() == ["isrlu: unknown Keras backend 'theano': known are tensorflow, jax, torch"]
 
 
+def test_onnx() -> None:
+    pytest.importorskip("onnxruntime")
+    done = _isrlu("bench", "onnx", "--size", "1000", "--rounds", "2", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["contender"] for row in rows] == ["relu", "elu", "tanh", "isrlu", "isru"] * 2
+    assert {row["direction"] for row in rows} == {"forward", "perceptron"}
+
+
 @pytest.mark.parametrize("direction", ["forward", "gradient"])
 def test_a_wrong_result_is_not_timed(direction: str) -> None:
     x, upstream = np.random.default_rng(0).standard_normal((2, 100)).astype(np.float32)

@@ -163,6 +163,18 @@ def bench_keras(
     show.arrays(rows, json)
 
 
+@bench.command("onnx")
+def bench_onnx(size: Sizes = None, rounds: Rounds = 25, json: Json = None) -> None:
+    """The ONNX functions against Relu, Elu and Tanh of onnxruntime, alone and in a small perceptron."""
+    from isrlu.bench import arrays, show
+
+    with show.missing_is_user_error():
+        from isrlu.bench import onnx
+    with show.status() as say:
+        rows = onnx.run(size or arrays.SIZES, rounds=rounds, progress=say)
+    show.arrays(rows, json)
+
+
 Out = Annotated[Path, typer.Option("--out", help="Folder of the results and the report.")]
 Data = Annotated[str | None, typer.Option("--data", help="Folder of MNIST's IDX files, or of data of their form.")]
 

@@ -116,7 +116,7 @@ def arrays(rows: "list[ArrayRow]", json_path: Path | None) -> None:
         return
     console = Console()
     for (framework, size, direction), group in groupby(rows, key=lambda row: (row.framework, row.size, row.direction)):
-        what = f"batch of {size}" if direction == "train step" else f"{size:,} elements"
+        what = f"{size:,} elements" if direction in ("forward", "gradient") else f"batch of {size}"
         table = Table(title=f"{framework}, {what}, {direction}", title_justify="left")
         for column in ("", "us", "of ReLU", "of ELU", "spread"):
             table.add_column(column, justify="right" if column else "left")

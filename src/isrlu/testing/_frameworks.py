@@ -14,8 +14,8 @@ Results = dict[str, NDArray[np.float64]]
 def questions(framework: str, function: str, dtype: str) -> Vectors:
     """The vectors that `framework` can be asked.
 
-    In ONNX there is no isru_sigmoid, and alpha is always a float32. What PyTorch compiles is differentiated by autograd,
-    whose intermediate results overflow where df/dalpha does, and underflow for alpha > 1e30.
+    In ONNX there is no isru_sigmoid, and alpha is always a float32. What PyTorch compiles is differentiated by
+    autograd: its intermediate results overflow where df/dalpha does, and underflow for alpha > 1e30.
     """
     vectors = load(function, dtype)
     if framework == "onnxruntime":

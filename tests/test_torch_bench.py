@@ -38,7 +38,8 @@ def test_in_place_needs_the_memory_of_relu(architecture: int) -> None:
         for inplace in (True, False)
     }
     assert peaks["isrlu", True] == peaks["relu", True]
-    assert peaks["isrlu", False] > peaks["isrlu", True]
+    if architecture == 2:  # architecture 1's peak is within Adam, which outweighs its activations
+        assert peaks["isrlu", False] > peaks["isrlu", True]
 
 
 def test_command(tmp_path) -> None:

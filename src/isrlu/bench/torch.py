@@ -13,6 +13,7 @@ import isrlu.torch as it
 from isrlu.bench.timer import measure, ratio
 
 SIZES = (16, 256, 4096, 65_536, 262_144, 4_194_304, 16_777_216)
+LARGE = 1_000_000  # elements from which a call takes milliseconds, and fewer rounds do
 Function = Callable[[Tensor], Tensor]
 
 
@@ -88,7 +89,8 @@ def run(
                 torch.compiler.reset()  # so that the compiled formula is made for this size and number of threads
                 for direction, prepare in (("forward", forward), ("forward and backward", forward_and_backward)):
                     progress(f"{size:,} elements, {direction}, threads: {count}")
-                    samples = measure({name: prepare(f, size) for name, f in chosen.items()}, rounds=rounds)
+                    calls = {name: prepare(f, size) for name, f in chosen.items()}
+                    samples = measure(calls, rounds=rounds if size < LARGE else max(5, rounds // 3))
                     for name, sample in samples.items():
                         cells = (name, sample.median, sample.spread, ratio(samples, name, "relu"))
                         rows.append(Row(size, count, direction, *cells))

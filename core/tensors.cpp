@@ -42,9 +42,9 @@ constexpr std::uint8_t code_float = 2, code_bfloat = 4;
 struct Torch {
     PyObject *tensor, *parameter;  // classes
     PyObject *empty_like, *is_grad_enabled, *dispatch_modes, *tracing_state;  // functions
-    PyObject* with_gradient;  // with_gradient(x, function, alpha, method): the autograd function
+    PyObject* with_gradient;  // with_gradient(x, function, alpha, method, inplace): the autograd function
     PyObject* forward_ad;  // namespace of torch.autograd.forward_ad
-    PyObject *requires_grad, *current_level;  // interned names
+    PyObject *requires_grad, *is_leaf, *is_view, *current_level;  // interned names
     int (*describe)(void*, DLTensor*);
 } torch;
 
@@ -127,11 +127,24 @@ bool observed()
     return !level || PyLong_AsLong(level) >= 0 || ask(torch.dispatch_modes) != 0 || ask(torch.tracing_state) != 0;
 }
 
-int wants_gradient(PyObject* x)
+// The same for an attribute.
+int ask(PyObject* x, PyObject* attribute)
 {
-    PyObject* answer = PyObject_GetAttr(x, torch.requires_grad);
+    PyObject* answer = PyObject_GetAttr(x, attribute);
+    const int truth = answer ? PyObject_IsTrue(answer) : -1;
     Py_XDECREF(answer);
-    return answer == Py_False ? 0 : answer == Py_True ? ask(torch.is_grad_enabled) : (PyErr_Clear(), -1);
+    PyErr_Clear();
+    return truth;
+}
+
+// Whether x may be overwritten by an autograd function: not a leaf, nor a view of another tensor, for which PyTorch has more rules.
+bool may_be_overwritten(PyObject* x)
+{
+    if (ask(x, torch.is_leaf) != 0) return false;
+    PyObject* answer = PyObject_CallMethodNoArgs(x, torch.is_view);
+    Py_XDECREF(answer);
+    PyErr_Clear();
+    return answer == Py_False;
 }
 
 // The arguments that say what to compute: function, alpha, method.
@@ -178,35 +191,35 @@ template <class F> PyObject* filled(PyObject* y, std::size_t n, F f)
 
 PyObject* none_unless_error() { return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None); }
 
-PyObject* compute(PyObject* x, const Dense& in, const How& how)
+PyObject* compute(PyObject* x, const Dense& in, const How& how, bool inplace)
 {
-    Dense out;
-    PyObject* y = make_like(x, in, out);
+    Dense out = in;
+    PyObject* y = inplace ? Py_NewRef(x) : make_like(x, in, out);
     if (!y) return none_unless_error();
     return filled(y, in.n, [&] { forward(how.kernel(in.type), in.data(), out.data(), in.n, how.alpha); });
 }
 
-// fast_forward(x, function, alpha, method): f(x), with its gradient where that is wanted. None for everything that needs more thought.
+// fast_forward(x, function, alpha, method, inplace): f(x), with its gradient where that is wanted. None for everything that needs more thought.
 // A single element does, too: alone among dense tensors it may be a lazily negated one that PyTorch made by itself.
 PyObject* fast_forward(PyObject*, PyObject* const* args, Py_ssize_t count)
 {
     How how;
     Dense in;
-    if (count != 4 || !look(args[0], in) || in.n < 2 || !how.parse(args + 1) || observed()) Py_RETURN_NONE;
-    switch (wants_gradient(args[0])) {
-    case 0: return compute(args[0], in, how);
-    case 1: return PyObject_Vectorcall(torch.with_gradient, args, 4, nullptr);
-    default: Py_RETURN_NONE;
-    }
+    if (count != 5 || !look(args[0], in) || in.n < 2 || !how.parse(args + 1) || observed()) Py_RETURN_NONE;
+    const int required = ask(args[0], torch.requires_grad), wanted = required == 1 ? ask(torch.is_grad_enabled) : required;
+    if (wanted == 0 && args[4] == Py_False) return compute(args[0], in, how, false);
+    if (wanted == 1 && (args[4] == Py_False || (args[4] == Py_True && may_be_overwritten(args[0]))))
+        return PyObject_Vectorcall(torch.with_gradient, args, 5, nullptr);
+    Py_RETURN_NONE;
 }
 
-// plain_forward(x, function, alpha, method): f(x), for the autograd function, which has asked all questions.
+// plain_forward(x, function, alpha, method, inplace): f(x), for the autograd function, which has asked all questions.
 PyObject* plain_forward(PyObject*, PyObject* const* args, Py_ssize_t count)
 {
     How how;
     Dense in;
-    if (count != 4 || !look(args[0], in) || !how.parse(args + 1)) Py_RETURN_NONE;
-    return compute(args[0], in, how);
+    if (count != 5 || !look(args[0], in) || !how.parse(args + 1)) Py_RETURN_NONE;
+    return compute(args[0], in, how, args[4] == Py_True);
 }
 
 // fast_backward(saved, grad, function, alpha, method, from_output): grad f'; None where grad is not as plain as saved or must be differentiable.
@@ -232,7 +245,8 @@ void connect_torch(nb::object tensor, nb::object parameter, nb::object empty_lik
     if (!table || !table->describe) throw std::runtime_error("this PyTorch's DLPack exchange table has no version 1");
     torch = {tensor.release().ptr(), parameter.release().ptr(), empty_like.release().ptr(), is_grad_enabled.release().ptr(),
              dispatch_modes.release().ptr(), tracing_state.release().ptr(), with_gradient.release().ptr(), forward_ad.release().ptr(),
-             PyUnicode_InternFromString("requires_grad"), PyUnicode_InternFromString("_current_level"), table->describe};
+             PyUnicode_InternFromString("requires_grad"), PyUnicode_InternFromString("is_leaf"), PyUnicode_InternFromString("_is_view"),
+             PyUnicode_InternFromString("_current_level"), table->describe};
 }
 
 using Fast = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
@@ -248,8 +262,8 @@ void add_tensor_functions(nb::module_& m)
     m.def("connect_torch", connect_torch, "Hand over PyTorch's classes and functions, once.");
     // Not by nanobind: converting each argument takes time.
     static PyMethodDef definitions[] = {
-        define("fast_forward", fast_forward, "fast_forward(x, function, alpha, method): f(x) for a plain CPU tensor, else None."),
-        define("plain_forward", plain_forward, "plain_forward(x, function, alpha, method): f(x) without asking who watches."),
+        define("fast_forward", fast_forward, "fast_forward(x, function, alpha, method, inplace): f(x) for a plain CPU tensor, else None."),
+        define("plain_forward", plain_forward, "plain_forward(x, function, alpha, method, inplace): f(x) without asking who watches."),
         define("fast_backward", fast_backward, "fast_backward(saved, grad, function, alpha, method, from_output): grad f', or None."),
     };
     for (PyMethodDef& definition : definitions) m.attr(definition.ml_name) = nb::steal(PyCFunction_New(&definition, nullptr));

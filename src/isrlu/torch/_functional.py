@@ -27,8 +27,8 @@ def isrlu(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method:
     >>> isrlu(torch.tensor([-2.0, 0.0, 2.0]), alpha=2.0)
     tensor([-0.6667,  0.0000,  2.0000])
     """
-    if not (inplace or is_dynamo_compiling()):
-        y = _fast(x, "isrlu", alpha, method)
+    if not is_dynamo_compiling():
+        y = _fast(x, "isrlu", alpha, method, inplace)
         if y is not None:
             return y
     return _with_alpha("isrlu", x, alpha, inplace, method)
@@ -41,8 +41,8 @@ def isru(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method: 
     >>> isru(torch.tensor([-2.0, 0.0, 2.0]), alpha=2.0)
     tensor([-0.6667,  0.0000,  0.6667])
     """
-    if not (inplace or is_dynamo_compiling()):
-        y = _fast(x, "isru", alpha, method)
+    if not is_dynamo_compiling():
+        y = _fast(x, "isru", alpha, method, inplace)
         if y is not None:
             return y
     return _with_alpha("isru", x, alpha, inplace, method)
@@ -55,8 +55,8 @@ def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tens
     >>> isru_sigmoid(torch.tensor([-1.5, 0.0, 1.5]))
     tensor([0.2000, 0.5000, 0.8000])
     """
-    if not (inplace or is_dynamo_compiling()):
-        y = _fast(x, "isru_sigmoid", 1.0, method)
+    if not is_dynamo_compiling():
+        y = _fast(x, "isru_sigmoid", 1.0, method, inplace)
         if y is not None:
             return y
     check_method(method)

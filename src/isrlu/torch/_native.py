@@ -35,7 +35,9 @@ def connect() -> None:
             torch.is_grad_enabled,
             torch._C._len_torch_dispatch_stack,
             torch._C._get_tracing_state,
-            super(torch.autograd.Function, _Quick).apply,  # without the look for function transforms: there are none
+            super(
+                torch.autograd.Function, InverseRootUnit
+            ).apply,  # without the look for function transforms: there are none
             vars(forward_ad),
             Tensor.__dlpack_c_exchange_api__,
         )
@@ -60,14 +62,18 @@ def takes(x: Tensor) -> bool:
 
 def apply(function: str, x: Tensor, alpha: float | Tensor, inplace: bool, method: str) -> Tensor:
     """The function by its kernel, with autograd where a gradient is wanted. `takes` holds for x and alpha."""
-    if inplace and not _writable(x):
+    learned = isinstance(alpha, Tensor)
+    wanted = torch.is_grad_enabled() and (x.requires_grad or (learned and alpha.requires_grad))
+    if inplace and not _may_be_overwritten(x, wanted):
         return x.copy_(apply(function, x.clone(), alpha, False, method))  # copy_ knows every rule about such tensors
     if not _dense(x):
         x = x.clone()
-    if isinstance(alpha, Tensor):
+    if learned:
         alpha = alpha.to(torch.float64 if x.dtype is torch.float64 else torch.float32).contiguous()
-    if torch.is_grad_enabled() and (x.requires_grad or (isinstance(alpha, Tensor) and alpha.requires_grad)):
-        return _Activation.apply(x, alpha, function, method, inplace)
+    if wanted and learned:
+        return LearnedInverseRootUnit.apply(x, alpha, function, method, inplace)
+    if wanted:
+        return InverseRootUnit.apply(x, function, alpha, method, inplace)
     y = x if inplace else torch.empty_like(x)
     _forward(function, x, y, alpha, method)
     if inplace and not x.is_inference():
@@ -75,48 +81,48 @@ def apply(function: str, x: Tensor, alpha: float | Tensor, inplace: bool, method
     return y
 
 
-class _Quick(torch.autograd.Function):
-    """y = f(x) out of place, with a number for alpha: the usual case, with nothing in it that costs time."""
+class InverseRootUnit(torch.autograd.Function):
+    """y = f(x) with a number for alpha. In place it keeps y alone, else x: from y, 1 - alpha y^2 loses digits."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, function: str, alpha: float, method: str) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.how = function, alpha, method
-        return _core.plain_forward(x, function, alpha, method)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (x,) = ctx.saved_tensors
-        function, alpha, method = ctx.how
-        grad_x = _core.fast_backward(x, grad, function, alpha, method, False)
-        if grad_x is None:
-            grad_x, _ = _backward(function, x, alpha, grad, (True, False), method, False)
-        return grad_x, None, None, None
-
-
-class _Activation(torch.autograd.Function):
-    """y = f(x); in place it keeps y alone, else x: from y, 1 - alpha y^2 loses digits near saturation."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, alpha: float | Tensor, function: str, method: str, inplace: bool) -> Tensor:
-        y = x if inplace else torch.empty_like(x)
-        _forward(function, x, y, alpha, method)
+    def forward(ctx: Any, x: Tensor, function: str, alpha: float, method: str, inplace: bool) -> Tensor:
         if inplace:
             ctx.mark_dirty(x)
-        ctx.how = function, method, inplace
-        if isinstance(alpha, Tensor):
-            ctx.alpha = None
-            ctx.save_for_backward(y if inplace else x, alpha)
-        else:
-            ctx.alpha = alpha
-            ctx.save_for_backward(y if inplace else x)
+        y = _core.plain_forward(x, function, alpha, method, inplace)
+        if y is None:  # an older PyTorch, without the table of C functions
+            y = x if inplace else torch.empty_like(x)
+            _forward(function, x, y, alpha, method)
+        ctx.save_for_backward(y if inplace else x)
+        ctx.how = function, alpha, method, inplace
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (saved,) = ctx.saved_tensors
+        function, alpha, method, from_output = ctx.how
+        grad_x = _core.fast_backward(saved, grad, function, alpha, method, from_output)
+        if grad_x is None:
+            grad_x, _ = _backward(function, saved, alpha, grad, (True, False), method, from_output)
+        return grad_x, None, None, None, None
+
+
+class LearnedInverseRootUnit(torch.autograd.Function):
+    """y = f(x, alpha) with a tensor for alpha, which gets its gradient too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: Tensor, function: str, method: str, inplace: bool) -> Tensor:
+        if inplace:
+            ctx.mark_dirty(x)
+        y = x if inplace else torch.empty_like(x)
+        _forward(function, x, y, alpha, method)
+        ctx.save_for_backward(y if inplace else x, alpha)
+        ctx.how = function, method, inplace
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        saved, alpha = ctx.saved_tensors
         function, method, from_output = ctx.how
-        saved, *alphas = ctx.saved_tensors
-        alpha = alphas[0] if alphas else ctx.alpha
         return *_backward(function, saved, alpha, grad, ctx.needs_input_grad, method, from_output), None, None, None
 
 
@@ -206,9 +212,9 @@ def _dense(x: Tensor) -> bool:
     return True
 
 
-def _writable(x: Tensor) -> bool:
-    """Whether a kernel may write into x without asking autograd: dense, and neither a leaf nor a view of another."""
-    return _dense(x) and not (torch.is_grad_enabled() and x.requires_grad and (x.is_leaf or x._is_view()))
+def _may_be_overwritten(x: Tensor, wanted: bool) -> bool:
+    """Whether a kernel may write into x: dense, and, where autograd watches, neither a leaf nor a view of another."""
+    return _dense(x) and not (wanted and (x._is_view() or (x.requires_grad and x.is_leaf)))
 
 
 @functools.cache

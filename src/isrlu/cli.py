@@ -61,7 +61,7 @@ def accuracy(
     if markdown:
         show.write(markdown, accuracy.markdown(found) + "\n")
     if json:
-        show.write_json(json, accuracy.as_json(found))
+        show.write_json(json, found)
     if not (markdown or json):
         show.accuracy(found)
 
@@ -88,6 +88,7 @@ def bench_kernels(
     simd: Annotated[list[str] | None, typer.Option(help="Instruction sets (all that this CPU has).")] = None,
     size: Annotated[list[int] | None, typer.Option(help="Elements (from first-level cache to memory).")] = None,
     rounds: Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")] = 25,
+    markdown: Annotated[Path | None, typer.Option(help="File for the table in Markdown.")] = None,
     json: Json = None,
 ) -> None:
     """ns and cycles per element of every kernel, and of ReLU, ELU, tanh and sigmoid."""
@@ -95,10 +96,29 @@ def bench_kernels(
 
     with show.status() as say:
         rows = kernels.run(show.instruction_sets(simd), size or kernels.SIZES, rounds=rounds, progress=say)
+    if markdown:
+        show.write(markdown, kernels.markdown(rows) + "\n")
     if json:
-        show.write_json(json, kernels.as_json(rows))
-    else:
+        show.write_json(json, rows)
+    if not (markdown or json):
         show.kernels(rows)
+
+
+@bench.command("numpy")
+def bench_numpy(
+    size: Annotated[list[int] | None, typer.Option(min=1, help="Elements (from 16 to 16M).")] = None,
+    rounds: Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")] = 25,
+    json: Json = None,
+) -> None:
+    """isrlu.numpy against np.maximum and NumPy expressions."""
+    from isrlu.bench import numpy, show
+
+    with show.status() as say:
+        rows = numpy.run(size or numpy.SIZES, rounds=rounds, progress=say)
+    if json:
+        show.write_json(json, rows)
+    else:
+        show.numpy(rows)
 
 
 @bench.command("torch")

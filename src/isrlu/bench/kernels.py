@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -186,5 +186,20 @@ def _check(contender: Contender, backward: bool, alpha: float, x: Floats, grad: 
     np.testing.assert_allclose(y.astype(np.float64), expected, rtol=tolerance, atol=1e-6, err_msg=str(contender))
 
 
-def as_json(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    return [asdict(row) for row in rows]
+def markdown(rows: list[Row]) -> str:
+    """The tables of docs/kernels.md: one row per contender and instruction set, one column per size."""
+    lines: list[str] = []
+    sizes = sorted({row.size for row in rows})
+    for direction in ("forward", "backward"):
+        found = {(row.contender, row.simd, row.size): row for row in rows if row.direction == direction}
+        lines += [f"### {direction.capitalize()}", ""]
+        lines.append(f"| | | {' | '.join(f'{size:,}' for size in sizes)} |")
+        lines.append("|---" * (2 + len(sizes)) + "|")
+        for contender, simd in dict.fromkeys((c, s) for c, s, _ in found):
+            cells = []
+            for size in sizes:
+                row, relu = found[contender, simd, size], found["relu", simd, size]
+                cells.append(f"{row.ns:.3f} ns, {row.cycles:.2f} cycles, {row.ns / relu.ns:.2f}x")
+            lines.append(f"| {contender} | {simd} | {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()

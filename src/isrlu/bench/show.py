@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from isrlu.accuracy import Finding
     from isrlu.bench.arrays import Row as ArrayRow
     from isrlu.bench.kernels import Row
+    from isrlu.bench.numpy import Row as NumpyRow
     from isrlu.bench.steps import Step
     from isrlu.bench.torch import Row as TorchRow
 
@@ -65,8 +66,9 @@ def write(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, rows: Any) -> None:
-    """The figures with the environment that they were measured in."""
-    write(path, json.dumps({"environment": environment.capture(), "rows": rows}, indent=1) + "\n")
+    """The figures, dataclasses or JSON-ready, with the environment that they were measured in."""
+    figures = {"environment": environment.capture(), "rows": rows}
+    write(path, json.dumps(figures, indent=1, default=asdict) + "\n")
 
 
 def kernels(rows: "list[Row]") -> None:
@@ -81,6 +83,19 @@ def kernels(rows: "list[Row]") -> None:
         for row in members:
             cells = (f"{row.ns:.3f}", f"{row.cycles:.2f}", f"{row.ns / relu:.2f}x", f"{row.spread:.1%}")
             table.add_row(row.contender, *cells)
+        console.print(table)
+
+
+def numpy(rows: "list[NumpyRow]") -> None:
+    """One table for each size."""
+    console = Console()
+    for size, group in groupby(rows, key=lambda row: row.size):
+        table = Table(title=f"{size:,} elements", title_justify="left")
+        for column in ("", "us/call", "ns/element", "of np.maximum", "spread"):
+            table.add_column(column, justify="right" if column else "left")
+        for row in group:
+            times = (f"{row.seconds * 1e6:.4g}", f"{row.seconds / size * 1e9:.3f}")
+            table.add_row(row.contender, *times, f"{row.of_maximum:.2f}x", f"{row.spread:.1%}")
         console.print(table)
 
 

@@ -1,0 +1,85 @@
+"""The measuring commands run, check before they time, and say what they were asked."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from isrlu import accuracy
+from isrlu.bench import kernels, numpy, timer
+from isrlu.cli import app
+
+command = CliRunner()
+
+
+def test_contenders_take_turns():
+    turns = []
+    samples = timer.measure_loops(
+        {name: lambda n, name=name: turns.append(name) or 1e-3 * n for name in "ab"}, rounds=3
+    )
+    assert turns[-6:] == list("ababab")
+    assert samples["a"].median == pytest.approx(1e-3) and len(samples["b"].seconds) == 3
+
+
+def test_a_ratio_is_taken_round_by_round():
+    samples = {"slow": timer.Sample((2.0, 8.0, 6.0)), "fast": timer.Sample((1.0, 4.0, 2.0))}
+    assert timer.ratio(samples, "slow", "fast") == 2.0
+
+
+def test_a_wrong_result_is_not_timed():
+    x = np.array([-1.0, 1.0])
+    right = np.array([-(0.5**0.5), 1.0])
+    kernels._check(kernels.Contender("isrlu"), False, 1.0, x, x, right)
+    with pytest.raises(AssertionError, match="isrlu full"):
+        kernels._check(kernels.Contender("isrlu"), False, 1.0, x, x, right * 1.001)
+
+
+def test_bench_kernels_as_json():
+    done = command.invoke(app, ["bench", "kernels", "--simd", "scalar", "--size", "64", "--rounds", "2", "--json", "-"])
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    rows = {(row["direction"], row["contender"]) for row in figures["rows"]}
+    assert rows == {("forward", str(c)) for c in kernels.FORWARD} | {("backward", str(c)) for c in kernels.BACKWARD}
+    assert figures["environment"]["cpu"] and all(row["ns"] > 0 for row in figures["rows"])
+
+
+def test_bench_numpy():
+    done = command.invoke(app, ["bench", "numpy", "--size", "16", "--rounds", "2"])
+    assert done.exit_code == 0 and all(name in done.stdout for name in numpy.CONTENDERS)
+
+
+def test_an_instruction_set_that_is_not_there(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["isrlu", "bench", "kernels", "--simd", "mmx"])
+    from isrlu.cli import main
+
+    with pytest.raises(SystemExit) as exit_code:
+        main()
+    assert exit_code.value.code == 2
+    assert "instruction set 'mmx' is not available here: this CPU has" in capsys.readouterr().err
+
+
+def test_sweep_finds_the_worst_input():
+    (finding,) = accuracy._core.sweep([("scalar", "kinney")], "isrlu", False, 1.0, 0xBF000000, 1 << 16)
+    ulps, worst, correct = finding
+    exact = worst / np.sqrt(1 + np.float64(worst) ** 2)
+    y = np.empty(1, np.float32)
+    x = np.float32([worst])
+    accuracy._core.Job("scalar", "isrlu", "kinney").run(x.ctypes.data, 0, y.ctypes.data, 1)
+    assert abs(y[0] - exact) / np.spacing(np.float32(abs(exact))) == pytest.approx(ulps, rel=1e-3)
+    assert 0 <= correct < 1 << 16
+
+
+@pytest.mark.parametrize("simd", accuracy._core.simd_available())
+def test_full_keeps_the_published_bound_on_a_sample_of_every_float32(simd):
+    found = accuracy.float32([simd], ["full"], quick=True)
+    assert max(f.max_ulps for f in found if f.quantity == "f") <= 1.5
+    assert max(f.max_ulps for f in found if f.quantity == "f'") <= 8
+    assert {f.alpha for f in found} == set(accuracy.ALPHAS)
+
+
+def test_float64_and_16_bit_types():
+    simd = accuracy._core.simd()
+    found = accuracy.float64(simd, 2000) + accuracy.small(simd, "float16") + accuracy.small(simd, "bfloat16")
+    assert all(f.max_ulps < (8 if f.quantity == "f'" else 1.5) for f in found if f.dtype == "float64")
+    assert all(f.max_ulps < 0.501 for f in found if f.dtype != "float64")

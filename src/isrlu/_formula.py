@@ -1,15 +1,15 @@
 """x / sqrt(1 + alpha x^2) and its derivatives in array ops, once, for JAX and for Keras.
 
-With a = |x|, d = 1 + alpha a^2 and the inverse root r = 1 / sqrt(d), everything else is a product:
+With d = 1 + alpha x^2 and the inverse root r = 1 / sqrt(d), everything else is a product:
 
-    f  = a r                 df/dx = r^3                    df/dalpha = -f^3 / 2
+    f  = x r                 df/dx = r^3                    df/dalpha = -f^3 / 2
     r  = sqrt(1 / d)         dr/dx = -alpha f r^2           dr/dalpha = -f^2 r / 2
 
 What the plain formula gets wrong, and what is done about it:
-- alpha a^2 overflows. Then r is 0, as it should be, but f = a 0 is not: beyond far / sqrt(alpha), where f is
-  1 / sqrt(alpha) to the last bit, that is what is taken.
-- (alpha a) a, and not alpha (a a), overflows only where f has long been saturated, however small alpha is.
-- alpha = 0 and a = inf make 0 inf = NaN: for alpha = 0 every x passes as it is.
+- alpha x^2 overflows. Then r is 0, as it should be, but f = x 0 is not: beyond +-far / sqrt(alpha), where f is
+  +-1 / sqrt(alpha) to the last bit, that is what is taken.
+- (alpha x) x, and not alpha (x x), overflows only where f has long been saturated, however small alpha is.
+- alpha = 0 and x = inf make 0 inf = NaN: for alpha = 0 every x passes as it is.
 - The derivative that autograd would make, r - alpha x^2 r^3, cancels: so the frameworks are given r^3.
 
 sqrt(1 / d) instead of 1 / sqrt(d): it is rounded better (the error of the quotient is halved by the root), and XLA
@@ -24,11 +24,9 @@ from typing import Any
 FAR = {"float32": 2.0**30, "float64": 2.0**60}
 
 
-def curve(ops: ModuleType, a: Any, alpha: Any, far: float) -> tuple[Any, Any]:
-    """f = a / sqrt(1 + alpha a^2) and r = 1 / sqrt(1 + alpha a^2), for a >= 0 and alpha >= 0, but not 0 times inf."""
-    r = ops.sqrt(1.0 / (1.0 + (alpha * a) * a))
-    bound = 1.0 / ops.sqrt(alpha)
-    return ops.where(a > far * bound, bound, a * r), r
+def inverse_root(ops: ModuleType, x: Any, alpha: Any) -> Any:
+    """1 / sqrt(1 + alpha x^2), which is 0 where alpha x^2 overflows."""
+    return ops.sqrt(1.0 / (1.0 + (alpha * x) * x))
 
 
 def isrlu(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
@@ -36,9 +34,11 @@ def isrlu(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
 
     A subnormal x counts as x >= 0 where the hardware reads it as 0 (XLA, TensorFlow), and so passes unflushed.
     """
-    f, r = curve(ops, -x, alpha, far)
+    r = inverse_root(ops, x, alpha)
+    bound = 1.0 / ops.sqrt(alpha)
+    f = ops.where(x < -far * bound, -bound, x * r)
     passes = x >= -_infinite_if_zero(ops, alpha)
-    return ops.where(passes, x, -f), ops.where(passes, ops.ones_like(r), r)
+    return ops.where(passes, x, f), ops.where(passes, ops.ones_like(r), r)
 
 
 def isru(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
@@ -47,9 +47,11 @@ def isru(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
     Only 0 passes as it is, and with it a subnormal where the hardware reads it as 0: that spares it the flush.
     """
     a = ops.abs(x)
-    f, r = curve(ops, a, alpha, far)
+    r = inverse_root(ops, x, alpha)
+    bound = 1.0 / ops.sqrt(alpha)
+    f = ops.where(a > far * bound, ops.where(x < 0, -bound, bound), x * r)
     passes = a <= _infinite_if_zero(ops, alpha)
-    return ops.where(passes, x, ops.where(x < 0, -f, f)), ops.where(passes, ops.ones_like(r), r)
+    return ops.where(passes, x, f), ops.where(passes, ops.ones_like(r), r)
 
 
 def isru_sigmoid(ops: ModuleType, x: Any, far: float) -> tuple[Any, Any]:
@@ -58,7 +60,9 @@ def isru_sigmoid(ops: ModuleType, x: Any, far: float) -> tuple[Any, Any]:
     For x < 0 the sum cancels, to nothing from x = -1e4 on. There, with a = -isru(x/2), it is (1 - a) / 2 =
     (1 - a^2) / (2 (1 + a)) = r^2 / (2 (1 + a)), which keeps its relative accuracy down to the true tail 1/x^2.
     """
-    a, r = curve(ops, ops.abs(x) * 0.5, ops.ones_like(x), far)
+    half = ops.abs(x) * 0.5
+    r = inverse_root(ops, half, 1.0)
+    a = ops.where(half > far, ops.ones_like(r), half * r)
     return ops.where(x < 0, (0.5 * r) * (r / (1.0 + a)), 0.5 + 0.5 * a), r
 
 

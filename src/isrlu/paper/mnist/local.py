@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from isrlu import environment
 from isrlu.paper.mnist.spec import Spec
@@ -41,9 +42,9 @@ class LocalEngine:
                         workers[number] = _Worker(self)
                     if workers[number].spec is None and waiting:
                         workers[number].start(waiting.popleft())
-                busy = {worker.connection: worker for worker in workers if worker.spec}
+                busy: dict[Any, _Worker] = {worker.connection: worker for worker in workers if worker.spec}
                 for connection in wait(list(busy)):
-                    spec, message = busy[connection].spec, busy[connection].receive()
+                    spec, message = busy[connection].receive()
                     if isinstance(message, Progress):
                         tell(message)
                     elif isinstance(message, Run):
@@ -76,18 +77,21 @@ class _Worker:
         with contextlib.suppress(OSError):  # it is gone: `receive` will say so
             self.connection.send(spec)
 
-    def receive(self) -> Progress | Run | str:
-        """What the worker sent, or, where it died, how."""
+    def receive(self) -> tuple[Spec, Progress | Run | str]:
+        """The run that it is at, and what it sent, or, where it died, how."""
+        spec = self.spec
+        assert spec is not None, "only a worker that is at a run is listened to"
         try:
             message = self.connection.recv()
         except (EOFError, OSError):
             self.stop()
             self.spec, self.dead = None, True
             code = self.process.exitcode or 0
-            return f"its worker was killed by signal {-code}" if code < 0 else f"its worker ended with code {code}"
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+            return spec, f"its worker {how}"
         if isinstance(message, Run):
             self.spec = None
-        return message
+        return spec, message
 
     def stop(self) -> None:
         self.connection.close()

@@ -45,7 +45,8 @@ def build(
     244076
     """
     act = lambda: make_activation(activation, alpha, learnable=learnable, method=method)  # noqa: E731
-    width = ARCHITECTURES.get(architecture) if width is None else width
+    if width is None:
+        width = ARCHITECTURES.get(architecture, 0)
     if architecture == 1:
         layers = [
             *(_convolution(1, 6, 6), act()),
@@ -124,5 +125,5 @@ def _initialise(network: nn.Sequential, seed: int | None) -> nn.Sequential:
     for module in network.modules():
         if isinstance(module, (nn.Conv2d, nn.Linear)):
             nn.init.trunc_normal_(module.weight, std=0.1, a=-0.2, b=0.2, generator=generator)
-            nn.init.constant_(module.bias, 0.1)
+            nn.init.constant_(module.bias, 0.1)  # type: ignore[arg-type]
     return network

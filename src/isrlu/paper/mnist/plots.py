@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from isrlu.paper import style
 from isrlu.paper.experiment import Context, Figure
@@ -58,7 +59,7 @@ def mean_activations(context: Context, study: Study, rows: Sequence[Row], name: 
     dots = {"linestyle": "none", "marker": "o", "markersize": 5, "markerfacecolor": "none"}
     _draw(axes, study, members, lambda h: (_layers(h), h["unit_median"][-1]), dots)
     axes.axhline(0.0, color=style.INK, linewidth=0.8)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     style.legend(axes)
     caption = (
         f"Mean activation by hidden layer after training, {what}, pkeep {pkeep}: "

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -42,7 +43,7 @@ def mean(values: Sequence[float]) -> Mean:
     return Mean(float(np.mean(values)), _half(values), len(values))
 
 
-def paired(first: Mapping[object, float], second: Mapping[object, float]) -> Difference:
+def paired(first: Mapping[Any, float], second: Mapping[Any, float]) -> Difference:
     """first - second over the keys (seeds) that both have."""
     keys = [key for key in first if key in second]
     if not keys:

@@ -33,23 +33,32 @@ def accuracy(study: Study, rows: Sequence[Row], caption: str) -> Table:
 
 def _accuracy_row(study: Study, row: Row, with_paper: bool) -> list[Cell]:
     found, losses = list(study.values(row, "best_accuracy").values()), list(study.values(row, "final_loss").values())
-    best = stats.mean(found) if found else None
-    loss = stats.mean(losses) if losses else None
-    judged = best is not None and row.accuracy is not None and not study.no_verdict
-    near = "not run" if not judged else "holds" if abs(best.value - row.accuracy) <= NEAR else "does not"
+    best, half = _mean(found)
+    loss, loss_half = _mean(losses)
+    near = "not run"
+    if best is not None and row.accuracy is not None and not study.no_verdict:
+        near = "holds" if abs(best - row.accuracy) <= NEAR else "does not"
     return [
         row.spec.name,
         _pkeep(row),
         *([row.accuracy] if with_paper else []),
-        best and best.value,
-        best and best.half,
-        max(found) if found else None,
+        best,
+        half,
+        max(found, default=None),
         *([row.loss] if with_paper else []),
-        loss and loss.value,
-        loss and loss.half,
+        loss,
+        loss_half,
         len(found),
         *([near] if with_paper else []),
     ]
+
+
+def _mean(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Mean and half of its confidence interval, each None where there are too few values."""
+    if not values:
+        return None, None
+    found = stats.mean(values)
+    return found.value, found.half
 
 
 def same_dropout(rows: Sequence[Row]) -> list[tuple[Row, Row]]:

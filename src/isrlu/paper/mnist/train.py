@@ -105,7 +105,7 @@ class _Run:
             pkeep=spec.pkeep,
             pkeep_conv=spec.pkeep_conv,
             seed=_seed(spec.seed, 0),
-        ).to(memory_format=torch.channels_last)
+        ).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.model = ranks.wrap(self.network)
         self.optimiser = torch.optim.Adam(self.network.parameters(), fused=True)
         self.epoch = self.step = 0

@@ -7,8 +7,10 @@ On JAX and on PyTorch they are the functions of `isrlu.jax` and `isrlu.torch`, w
 derivatives; on TensorFlow, and for what `isrlu.torch` does not take (an alpha of any shape), the formula in Keras ops.
 """
 
+import importlib
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from isrlu import _formula
@@ -19,12 +21,8 @@ with require("keras"):
     import numpy as np
     from keras import ops
 
-if keras.backend.backend() == "jax":
-    import isrlu.jax as own
-elif keras.backend.backend() == "torch":
-    import isrlu.torch as own
-else:
-    own = None
+BACKEND = keras.backend.backend()
+own: ModuleType | None = importlib.import_module(f"isrlu.{BACKEND}") if BACKEND in ("jax", "torch") else None
 
 __all__ = ["ISRLU", "ISRU", "isrlu", "isru", "isru_sigmoid"]
 
@@ -142,7 +140,7 @@ def _with_alpha(name: str, layer: type[_WithAlpha], x: Any, alpha: Any) -> Any:
     if isinstance(x, keras.KerasTensor):
         return layer(alpha)(x)
     x = _floating(x)
-    if own is not None and (number or own.__name__ == "isrlu.jax"):
+    if own is not None and (number or BACKEND == "jax"):
         return getattr(own, name)(x, alpha)
     wide = _widened(x)
     alpha = ops.convert_to_tensor(alpha, wide.dtype) if number else ops.cast(alpha, wide.dtype)

@@ -52,10 +52,9 @@ def check(vectors: Vectors, framework: str, method: str = "full", **results: Arr
     for quantity, actual in results.items():
         if quantity not in QUANTITIES:
             raise ValueError(f"unknown quantity {quantity!r}: known are {', '.join(QUANTITIES)}")
-        rules = judged(vectors, quantity, flush=bounds.flush)
-        inputs = {"x": vectors.x, "alpha": vectors.alpha}
+        rules = judged(vectors, quantity, flush=bounds.flush) | {"x": vectors.x, "alpha": vectors.alpha}
         try:
-            assert_ulps(actual, getattr(vectors, quantity), bound=getattr(bounds, quantity), **rules, **inputs)
+            assert_ulps(actual, getattr(vectors, quantity), bound=getattr(bounds, quantity), **rules)
         except AssertionError as error:
             raise AssertionError(f"{framework}, {vectors.function}, {quantity}: {error}") from None
 

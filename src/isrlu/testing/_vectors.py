@@ -60,5 +60,5 @@ def load(function: str, dtype: str) -> Vectors:
 
 @functools.cache
 def _table() -> list[dict[str, str]]:
-    with importlib.resources.files("isrlu.testing").joinpath("vectors.csv").open(newline="") as file:
+    with importlib.resources.files("isrlu.testing").joinpath("vectors.csv").open() as file:
         return list(csv.DictReader(file))

@@ -19,7 +19,7 @@ from isrlu import data
 from isrlu.paper.mnist.store import Run, RunStore
 from isrlu.paper.mnist.train import Arrays, train
 
-EPOCHS = 10
+EPOCHS = 6
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
 
 

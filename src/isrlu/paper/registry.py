@@ -70,7 +70,7 @@ EXPERIMENTS = (
         title="Table 5: architecture 2 on MNIST",
         summary="ISRLU and ELU in the deeper network over several seeds",
         quick="3 min",
-        full="8 h",
+        full="9 h",
         module="isrlu.paper.mnist.table5",
     ),
     Experiment(

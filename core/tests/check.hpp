@@ -1,0 +1,49 @@
+// A test is a function that runs once for each instruction set of this CPU (TEST) or once in all (TEST_ONCE). It passes if it checked
+// something and nothing that it checked failed.
+#pragma once
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kernels.hpp"
+
+namespace isrlu::testing {
+
+struct Test {
+    const char* name;
+    void (*each)(const Kernels&);
+    void (*once)();
+};
+std::vector<Test>& tests();
+struct Registered {
+    explicit Registered(Test test) { tests().push_back(test); }
+};
+
+void checked(bool passed, const char* file, int line, const char* condition, const std::string& where);
+
+template <class... Parts> std::string text(const Parts&... parts)
+{
+    std::ostringstream out;
+    out.precision(17);
+    (out << ... << parts);
+    return out.str();
+}
+
+// CHECK(condition, what to print beside it if it fails...)
+#define CHECK(condition, ...)                                                                                                   \
+    do {                                                                                                                        \
+        const bool passed_ = (condition);                                                                                       \
+        ::isrlu::testing::checked(passed_, __FILE__, __LINE__, #condition, passed_ ? "" : ::isrlu::testing::text(__VA_ARGS__)); \
+    } while (false)
+
+#define TEST(name)                                                                  \
+    static void name(const ::isrlu::Kernels&);                                      \
+    static const ::isrlu::testing::Registered name##_registered({#name, name, {}}); \
+    static void name([[maybe_unused]] const ::isrlu::Kernels& kernels)
+#define TEST_ONCE(name)                                                             \
+    static void name();                                                             \
+    static const ::isrlu::testing::Registered name##_registered({#name, {}, name}); \
+    static void name()
+
+}  // namespace isrlu::testing

@@ -1,0 +1,128 @@
+// float16 and bfloat16: every one of the 65,536 inputs gives the float32 result, rounded once.
+#include <cmath>
+#include <random>
+
+#include "half.hpp"
+#include "reference.hpp"
+
+namespace isrlu::testing {
+namespace {
+
+constexpr std::size_t all = 65536;
+
+// Every number of a 16-bit type, and the same numbers in float32.
+struct Numbers {
+    Array half, wide{Type::float32, all};
+    explicit Numbers(Type type) : half(type, all)
+    {
+        for (std::size_t i = 0; i < all; ++i) half.set_bits(i, i), wide.set(i, decode(type, i));
+    }
+};
+
+void check_rounded(const std::string& what, const Numbers& inputs, const Array& half, const Array& wide)
+{
+    for (std::size_t i = 0; i < all; ++i) {
+        const bool both_nan = std::isnan(half.get(i)) && std::isnan(wide.get(i));
+        CHECK(both_nan || half.bits(i) == encode(half.type(), wide.get(i)), what, ", x ", inputs.half.get(i), ": ", half.get(i), " for ", wide.get(i));
+    }
+}
+
+// Calls f(case of the 16-bit type, its float32 twin, inputs)
+template <class F> void each_half(const Kernels& kernels, F f)
+{
+    for (const Type type : {Type::float16, Type::bfloat16}) {
+        const Numbers inputs(type);
+        for (const Case& c : cases(kernels))
+            if (c.type == type) f(c, kernels.activation(c.function, Type::float32, c.method), inputs);
+    }
+}
+
+}  // namespace
+
+TEST(reading_and_writing_keeps_every_number)
+{
+    each_half(kernels, [](const Case& c, const Activation&, const Numbers& inputs) {
+        if (c.function != Function::isrlu) return;
+        Array out(c.type, all);
+        c.run().forward(inputs.half.at(), out.at(), all, 0);  // alpha 0: f(x) = x
+        for (std::size_t i = 0; i < all; ++i) CHECK(same(out, i, inputs.half, i), c.name(), ", bits ", i, ": ", out.bits(i));
+    });
+}
+
+TEST(every_half_is_the_float32_result_rounded_once)
+{
+    each_half(kernels, [&](const Case& c, const Activation& twin, const Numbers& inputs) {
+        Array half(c.type, all), wide(Type::float32, all);
+        for (const double alpha : {1.0, 3.0, 0.1}) {
+            c.run().forward(inputs.half.at(), half.at(), all, alpha);
+            twin.forward(inputs.wide.at(), wide.at(), all, alpha);
+            check_rounded(text(c.name(), ", alpha ", alpha), inputs, half, wide);
+            c.run().derivative(inputs.half.at(), half.at(), all, alpha);
+            twin.derivative(inputs.wide.at(), wide.at(), all, alpha);
+            check_rounded(text(c.name(), " derivative, alpha ", alpha), inputs, half, wide);
+        }
+        const Array grad_half(c.type, all, -1.375), grad_wide(Type::float32, all, -1.375);
+        c.run().backward(inputs.half.at(), grad_half.at(), half.at(), all, 3, nullptr);
+        twin.backward(inputs.wide.at(), grad_wide.at(), wide.at(), all, 3, nullptr);
+        check_rounded(c.name() + " backward", inputs, half, wide);
+        c.run().backward_from_output(inputs.half.at(), grad_half.at(), half.at(), all, 3, nullptr);
+        twin.backward_from_output(inputs.wide.at(), grad_wide.at(), wide.at(), all, 3, nullptr);
+        check_rounded(c.name() + " backward from output", inputs, half, wide);
+    });
+}
+
+TEST(every_half_rsqrt_is_the_float32_result_rounded_once)
+{
+    for (const Type type : {Type::float16, Type::bfloat16}) {
+        const Numbers inputs(type);
+        for (int m = 0; m < method_count; ++m) {
+            Array half(type, all), wide(Type::float32, all);
+            kernels.rsqrt[int(type)][m](inputs.half.at(), half.at(), all, 0);
+            kernels.rsqrt[int(Type::float32)][m](inputs.wide.at(), wide.at(), all, 0);
+            check_rounded(text("rsqrt ", method_names[m]), inputs, half, wide);
+        }
+    }
+}
+
+// The kernels do not reach every float32: here the conversion itself, of this file's own build, on all kinds of numbers and on ties.
+template <class V, class Half> static void check_conversion(Type type, const char* isa)
+{
+    std::mt19937 random(11);
+    constexpr std::size_t lanes = traits<V>::lanes;
+    for (std::uint32_t i = 0; i < 400000; i += lanes) {
+        float x[lanes], back[lanes];
+        Half half[lanes];
+        for (float& each : x) {
+            std::uint32_t bits = random();
+            if (i % 3 == 0) bits &= 0xfffff000u;  // ties in float16
+            if (i % 3 == 1) bits = (bits & 0x8fffffffu) | 0x30000000u;  // where float16 has numbers
+            if (i % 3 == 2 && random() % 2) bits &= 0xffff8000u;  // ties in bfloat16
+            std::memcpy(&each, &bits, 4);
+        }
+        write(half, read<V>(x));
+        write(back, read<V>(half));
+        for (std::size_t j = 0; j < lanes; ++j) {
+            const double rounded = decode(type, encode(type, x[j]));
+            const bool both_nan = std::isnan(x[j]) && std::isnan(decode(type, half[j].bits)) && std::isnan(back[j]);
+            CHECK(both_nan || half[j].bits == encode(type, x[j]), isa, " ", type_names[int(type)], ", x ", x[j], ": bits ", half[j].bits);
+            CHECK(both_nan || (back[j] == rounded && std::signbit(back[j]) == std::signbit(rounded)), isa, ": ", back[j], " for ", rounded);
+        }
+    }
+}
+
+TEST_ONCE(float32_numbers_round_once)
+{
+    check_conversion<float, float16>(Type::float16, "scalar");
+    check_conversion<float, bfloat16>(Type::bfloat16, "scalar");
+#if defined(ISRLU_X86)
+    using V = vec<float, xsimd::sse2>;
+#elif defined(ISRLU_ARM64)
+    using V = vec<float, xsimd::neon64>;
+#else
+    using V = float;
+#endif
+    check_conversion<V, float16>(Type::float16, "vector");
+    check_conversion<V, bfloat16>(Type::bfloat16, "vector");
+}
+
+}  // namespace isrlu::testing

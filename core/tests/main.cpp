@@ -1,0 +1,56 @@
+// kernels_test [PART]: every test (whose name has PART in it) on every instruction set of this CPU; the exit code is 1 if one failed.
+// With ISRLU_TEST_VERBOSE=1 in the environment it also prints the errors that it measures.
+#include <cstdio>
+#include <cstring>
+
+#include "check.hpp"
+#include "dispatch.hpp"
+
+namespace isrlu::testing {
+namespace {
+
+long checks, failures;  // of the test that is running
+
+bool run(const char* instruction_set, const Test& test)
+{
+    checks = failures = 0;
+    if (test.once) test.once();
+    else test.each(kernels_named(instruction_set));
+    if (checks && !failures) return true;
+    std::printf("FAILED %s %s: %ld of %ld checks\n", instruction_set, test.name, failures, checks);
+    return false;
+}
+
+}  // namespace
+
+std::vector<Test>& tests()
+{
+    static std::vector<Test> all;
+    return all;
+}
+
+void checked(bool passed, const char* file, int line, const char* condition, const std::string& where)
+{
+    constexpr long shown = 5;
+    ++checks;
+    if (passed || ++failures > shown) return;
+    const char* slash = std::strrchr(file, '/');
+    std::printf("  %s:%d: %s: %s\n", slash ? slash + 1 : file, line, condition, where.c_str());
+}
+
+}  // namespace isrlu::testing
+
+int main(int argc, char** argv)
+{
+    using namespace isrlu;
+    int passed = 0, failed = 0;
+    const auto count = [&](bool ok) { ++(ok ? passed : failed); };
+    for (const testing::Test& test : testing::tests()) {
+        if (argc > 1 && !std::strstr(test.name, argv[1])) continue;
+        if (test.once) count(testing::run("", test));
+        else
+            for (const Kernels* k : available()) count(testing::run(k->name.data(), test));
+    }
+    std::printf("%d passed, %d failed (%s)\n", passed, failed, names_available().c_str());
+    return failed != 0 || passed == 0;
+}

@@ -1,0 +1,145 @@
+// A result depends on the value alone: not on its position, the array's length or alignment, on where it is written, or on how alpha is given.
+#include <cmath>
+#include <cstring>
+
+#include "reference.hpp"
+
+namespace isrlu::testing {
+namespace {
+
+constexpr std::size_t sizes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97, 1023, 1024, 1025};
+constexpr std::size_t offsets[] = {0, 1, 3};  // elements from the array's start: other lanes, other alignments
+constexpr std::size_t length = 1100;
+constexpr double guard = 42;
+
+// Inputs, gradients, alphas, and what each kernel makes of them in one call over the whole array.
+struct Whole {
+    Case c;
+    Array x{c.type, samples(c.type, length)};
+    Array grad{c.type, length};
+    Array alphas{compute_type(c.type), length};
+    Array forward{c.type, length}, derivative = forward, backward = forward, lanes = forward, backward_lanes = forward;
+
+    explicit Whole(const Case& c) : c(c)
+    {
+        for (std::size_t i = 0; i < length; ++i) {
+            grad.set(i, static_cast<double>(i % 17) - 8);
+            alphas.set(i, static_cast<double>(i % 5) / 2);  // 0 and 1 among them
+        }
+        const Activation& run = c.run();
+        run.forward(x.at(), forward.at(), length, 3);
+        run.derivative(x.at(), derivative.at(), length, 3);
+        run.backward(x.at(), grad.at(), backward.at(), length, 3, nullptr);
+        run.forward_lanes(x.at(), lanes.at(), length, alphas.at());
+        run.backward_lanes(x.at(), grad.at(), backward_lanes.at(), length, alphas.at(), nullptr);
+    }
+};
+
+// `piece` holds n results between guards; they are those of `whole` from `offset` on.
+void check_piece(const char* what, const Whole& w, const Array& whole, const Array& piece, std::size_t offset, std::size_t n)
+{
+    bool equal = true, untouched = true;
+    for (std::size_t i = 0; i < piece.size(); ++i)
+        if (i >= offset && i < offset + n) equal = equal && same(piece, i, whole, i);
+        else untouched = untouched && piece.get(i) == guard;
+    CHECK(equal, what, " ", w.c.name(), ", ", n, " elements from ", offset);
+    CHECK(untouched, what, " ", w.c.name(), ", ", n, " elements from ", offset);
+}
+
+}  // namespace
+
+TEST(same_bits_at_every_position_and_length)
+{
+    for (const Case& c : cases(kernels)) {
+        const Whole w(c);
+        for (const std::size_t offset : offsets)
+            for (const std::size_t n : sizes) {
+                // Arrays that end where they must, so that a sanitizer sees a read beyond.
+                Array x(c.type, offset + n), grad = x, alphas(compute_type(c.type), offset + n);
+                if (n) std::memcpy(x.at(offset), w.x.at(offset), n * type_sizes[int(c.type)]);
+                if (n) std::memcpy(grad.at(offset), w.grad.at(offset), n * type_sizes[int(c.type)]);
+                if (n) std::memcpy(alphas.at(offset), w.alphas.at(offset), n * compute_size(c.type));
+                const auto check = [&](const char* what, const Array& whole, auto call) {
+                    Array out(c.type, offset + n + 33, guard);
+                    call(out.at(offset));
+                    check_piece(what, w, whole, out, offset, n);
+                };
+                const Activation& run = c.run();
+                check("forward", w.forward, [&](void* out) { run.forward(x.at(offset), out, n, 3); });
+                check("derivative", w.derivative, [&](void* out) { run.derivative(x.at(offset), out, n, 3); });
+                check("backward", w.backward, [&](void* out) { run.backward(x.at(offset), grad.at(offset), out, n, 3, nullptr); });
+                check("lanes", w.lanes, [&](void* out) { run.forward_lanes(x.at(offset), out, n, alphas.at(offset)); });
+                check("backward lanes", w.backward_lanes,
+                      [&](void* out) { run.backward_lanes(x.at(offset), grad.at(offset), out, n, alphas.at(offset), nullptr); });
+            }
+    }
+}
+
+TEST(same_bits_in_place)
+{
+    for (const Case& c : cases(kernels)) {
+        const Whole w(c);
+        const Activation& run = c.run();
+        const auto check = [&](const char* what, const Array& expected, const Array& start, auto call) {
+            Array data = start;
+            call(data.at());
+            check_piece(what, w, expected, data, 0, length);
+        };
+        check("forward", w.forward, w.x, [&](void* p) { run.forward(p, p, length, 3); });
+        check("forward lanes", w.lanes, w.x, [&](void* p) { run.forward_lanes(p, p, length, w.alphas.at()); });
+        check("derivative", w.derivative, w.x, [&](void* p) { run.derivative(p, p, length, 3); });
+        check("backward over the gradient", w.backward, w.grad, [&](void* p) { run.backward(w.x.at(), p, p, length, 3, nullptr); });
+        check("backward over the input", w.backward, w.x, [&](void* p) { run.backward(p, w.grad.at(), p, length, 3, nullptr); });
+        // with the gradient of alpha, which needs what the gradient overwrites
+        double apart = 0, over = 0;
+        Array other(c.type, length);
+        run.backward(w.x.at(), w.grad.at(), other.at(), length, 3, &apart);
+        check("backward with alpha's gradient", other, w.x, [&](void* p) { run.backward(p, w.grad.at(), p, length, 3, &over); });
+        CHECK(apart == over || (std::isnan(apart) && std::isnan(over)), c.name(), ": ", apart, " ", over);
+        check_piece("backward with and without alpha's gradient", w, w.backward, other, 0, length);
+    }
+}
+
+TEST(same_bits_with_one_alpha_and_with_one_per_element)
+{
+    for (const Case& c : cases(kernels))
+        for (const double alpha : {1.0, 0.3, 3.0, 0.0}) {  // 1 and 0 have ways of their own
+            const Whole w(c);
+            const Activation& run = c.run();
+            const Array alphas(compute_type(c.type), length, alpha);
+            Array one(c.type, length), lanes = one;
+            const auto check = [&](const char* what) {
+                for (std::size_t i = 0; i < length; ++i)
+                    CHECK(same(one, i, lanes, i), what, " ", c.name(), ", alpha ", alpha, ", x ", w.x.get(i), ": ", one.get(i), " ", lanes.get(i));
+            };
+            run.forward(w.x.at(), one.at(), length, alpha);
+            run.forward_lanes(w.x.at(), lanes.at(), length, alphas.at());
+            check("forward");
+            run.derivative(w.x.at(), one.at(), length, alpha);
+            run.derivative_lanes(w.x.at(), lanes.at(), length, alphas.at());
+            check("derivative");
+            run.backward(w.x.at(), w.grad.at(), one.at(), length, alpha, nullptr);
+            run.backward_lanes(w.x.at(), w.grad.at(), lanes.at(), length, alphas.at(), nullptr);
+            check("backward");
+            run.backward_from_output(w.forward.at(), w.grad.at(), one.at(), length, alpha, nullptr);
+            run.backward_from_output_lanes(w.forward.at(), w.grad.at(), lanes.at(), length, alphas.at(), nullptr);
+            check("backward from output");
+        }
+}
+
+TEST(rsqrt_same_bits_at_every_position_and_length)
+{
+    for (int t = 0; t < type_count; ++t)
+        for (int m = 0; m < method_count; ++m) {
+            const Whole w({kernels, Function::isrlu, Type(t), Method(m)});
+            Array whole(Type(t), length);
+            kernels.rsqrt[t][m](w.x.at(), whole.at(), length, 0);
+            for (const std::size_t n : sizes) {
+                Array out(Type(t), n + 34, guard);
+                kernels.rsqrt[t][m](w.x.at(1), out.at(1), n, 0);
+                check_piece("rsqrt", w, whole, out, 1, n);
+            }
+        }
+}
+
+}  // namespace isrlu::testing

@@ -43,6 +43,7 @@ void checked(bool passed, const char* file, int line, const char* condition, con
 int main(int argc, char** argv)
 {
     using namespace isrlu;
+    std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
     int passed = 0, failed = 0;
     const auto count = [&](bool ok) { ++(ok ? passed : failed); };
     for (const testing::Test& test : testing::tests()) {

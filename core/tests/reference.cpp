@@ -37,17 +37,19 @@ double decode_small(Format f, std::uint64_t bits)
     return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-std::uint64_t encode_small(Format f, Type type, double value)
+std::uint64_t encode_small(Format f, double value)
 {
     const int fraction_bits = f.digits - 1;
     const std::uint64_t sign = std::signbit(value) ? 0x8000 : 0, infinity = std::uint64_t((1 << (15 - fraction_bits)) - 1) << fraction_bits;
     if (std::isnan(value)) return sign | infinity | std::uint64_t(1) << (fraction_bits - 1);
     if (std::isinf(value)) return sign | infinity;
-    const double place = ulp(type, value);
+    if (value == 0) return sign;
+    int exponent;
+    std::frexp(value, &exponent);
+    const int place = std::max(exponent - f.digits, f.least);
     // In units of the last place a number's bits count up by one per number: carries reach the exponent, and infinity, by themselves.
-    const auto units = static_cast<std::uint64_t>(std::nearbyint(std::fabs(value) / place));
-    const auto octave = static_cast<std::uint64_t>(std::ilogb(place) - f.least);
-    const std::uint64_t bits = units + (octave << fraction_bits);
+    const auto units = static_cast<std::uint64_t>(std::nearbyint(std::ldexp(std::fabs(value), -place)));
+    const std::uint64_t bits = units + (static_cast<std::uint64_t>(place - f.least) << fraction_bits);
     return sign | (bits > infinity ? infinity : bits);
 }
 
@@ -84,7 +86,7 @@ std::uint64_t encode(Type type, double value)
 {
     if (type == Type::float64) { std::uint64_t bits; std::memcpy(&bits, &value, 8); return bits; }
     if (type == Type::float32) { const auto x = static_cast<float>(value); std::uint32_t bits; std::memcpy(&bits, &x, 4); return bits; }
-    return encode_small(format(type), type, value);
+    return encode_small(format(type), value);
 }
 
 Array::Array(Type type, std::size_t n, double fill) : type_(type), width_(type_sizes[int(type)]), bytes_(n * width_)
@@ -95,16 +97,14 @@ Array::Array(Type type, const std::vector<double>& values) : Array(type, values.
 {
     for (std::size_t i = 0; i < values.size(); ++i) set(i, values[i]);
 }
-std::uint64_t Array::bits(std::size_t i) const
+std::uint64_t Array::bits(std::size_t i) const  // the CPUs that the kernels are built for store the low byte first
 {
     std::uint64_t bits = 0;
-    for (std::size_t b = width_; b-- > 0;) bits = bits << 8 | bytes_[i * width_ + b];
+    std::memcpy(&bits, at(i), width_);
     return bits;
 }
-void Array::set_bits(std::size_t i, std::uint64_t bits)
-{
-    for (std::size_t b = 0; b < width_; ++b, bits >>= 8) bytes_[i * width_ + b] = static_cast<unsigned char>(bits);
-}
+void Array::set_bits(std::size_t i, std::uint64_t bits) { std::memcpy(at(i), &bits, width_); }
+
 bool same(const Array& a, std::size_t i, const Array& b, std::size_t j)
 {
     return a.bits(i) == b.bits(j) || (std::isnan(a.get(i)) && std::isnan(b.get(j)));

@@ -29,6 +29,7 @@ public:
     void set_bits(std::size_t i, std::uint64_t bits);
     double get(std::size_t i) const { return decode(type_, bits(i)); }
     void set(std::size_t i, double value) { set_bits(i, encode(type_, value)); }
+    bool operator==(const Array& other) const { return bytes_ == other.bytes_; }
 
 private:
     Type type_;

@@ -30,11 +30,11 @@ struct Tanh {
     template <class V> static V gradient(V x, V grad) { const V y = tanh(x); return grad * fnma(y, y, constant<V>(1)); }
 };
 struct Sigmoid {
-    template <class V> static V value(V x) { return constant<V>(1) / (constant<V>(1) + exp(-x)); }
+    template <class V> static V value(V x) { return divide(constant<V>(1), constant<V>(1) + exp(-x)); }
     template <class V> static V gradient(V x, V grad) { const V y = value(x); return grad * (y * (constant<V>(1) - y)); }
 };
 struct InverseRoot {  // what the paper's table 2 calls InvSqrt
-    template <class V> static V value(V x) { return constant<V>(1) / sqrt(x); }
+    template <class V> static V value(V x) { return divide(constant<V>(1), sqrt(x)); }
 };
 
 template <class K, class V, class = void> constexpr bool has_gradient = false;

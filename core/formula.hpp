@@ -57,7 +57,7 @@ template <Method M, Alphas A, class V> V isru(V x, Alpha<V> a)
         const V e = fnma(times<A>(a, y), y, fnma(r, r, constant<V>(1)));
         return fma(y * e, correction(e), y);
     }
-    else if constexpr (M == Method::ieee) return x / sqrt(d);
+    else if constexpr (M == Method::ieee) return divide(x, sqrt(d));
     else return x * inverse_root<M>(d);
 }
 
@@ -69,7 +69,7 @@ template <Method M, class V> V sigmoid_from_isru(V x, V y)
     if constexpr (M != Method::full && M != Method::ieee) return plain;
     const V h = x * constant<V>(0x1p-33);
     const V d = fma(h, h, constant<V>(0x1p-64));
-    const V tail = constant<V>(0x1p-65) / fma(d, y * constant<V>(-0.5), d);
+    const V tail = divide(constant<V>(0x1p-65), fma(d, y * constant<V>(-0.5), d));
     return select(x < constant<V>(0), tail, plain);
 }
 
@@ -135,7 +135,7 @@ template <Method M, class V> V rsqrt(V x)
     V r = inverse_root<M>(select(subnormal, x * constant<V>(0x1p108), x));
     r = select(subnormal, r * constant<V>(0x1p54), r);
     r = select(x == infinity, constant<V>(0), r);
-    r = select(x == constant<V>(0), constant<V>(1) / x, r);
+    r = select(x == constant<V>(0), divide(constant<V>(1), x), r);
     return select(x < constant<V>(0), constant<V>(std::numeric_limits<double>::quiet_NaN()), r);
 }
 

@@ -74,7 +74,7 @@ template <class V> V correction(V e)
 // own, square root and division are faster than float32's estimate and two refinements (1.06 and 1.32 ns an element on Zen 3).
 template <class V> V good_estimate(V d)
 {
-    if constexpr (is_double<V> && estimate_of<isa_t<V>>() == Estimate::bits11) return constant<V>(1) / sqrt(d);
+    if constexpr (is_double<V> && estimate_of<isa_t<V>>() == Estimate::bits11) return divide(constant<V>(1), sqrt(d));
     V r = estimate(d);
     if constexpr (estimate_of<isa_t<V>>() == Estimate::bits8) r = newton(d, r);
     if constexpr (is_double<V> && !is_scalar<V>) {
@@ -110,7 +110,7 @@ template <Method M, class V> V inverse_root(V d)
     if constexpr (M == Method::approx) return estimate(d);
     else if constexpr (M == Method::newton1) return newton(d, estimate(d));
     else if constexpr (M == Method::newton2) return newton(d, newton(d, estimate(d)));
-    else if constexpr (M == Method::ieee) return constant<V>(1) / sqrt(d);
+    else if constexpr (M == Method::ieee) return divide(constant<V>(1), sqrt(d));
     else if constexpr (M == Method::kinney) return newton(d, kinney_estimate(d));
     else if constexpr (M == Method::table) return table_root(d);
     else {

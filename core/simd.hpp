@@ -49,6 +49,13 @@ template <class T> if_number<T> select(bool mask, T a, T b) { return mask ? a : 
 template <class T> if_number<T> abs(T a) { return std::fabs(a); }
 template <class T> if_number<T> sqrt(T a) { return std::sqrt(a); }
 
+// Root and quotient as IEEE rounds them. On ARM xsimd gives its float32 approximations of the 32-bit processors, 2 ulp off, for both.
+#if defined(__aarch64__)
+inline xsimd::batch<float, xsimd::neon64> sqrt(const xsimd::batch<float, xsimd::neon64>& a) { return vsqrtq_f32(a); }
+inline xsimd::batch<float, xsimd::neon64> divide(const xsimd::batch<float, xsimd::neon64>& a, const xsimd::batch<float, xsimd::neon64>& b) { return vdivq_f32(a, b); }
+#endif
+template <class V> V divide(const V& a, const V& b) { return a / b; }
+
 // The greater and the lesser of a limit and a value, where a NaN in the value stays a NaN: x86 returns the second operand then, NEON the NaN.
 template <class V> V at_least(V limit, V x)
 {

@@ -281,10 +281,23 @@ def train(
     """Train one of the paper's MNIST networks; under torchrun, on several processes."""
     from isrlu.paper.mnist import command
 
-    options = dict(locals())
-    del options["command"]
-    files = {name: options.pop(name) for name in ("data", "checkpoint", "output", "tensorboard")}
-    raise typer.Exit(command.train_one(options, threads=options.pop("threads"), **files))
+    spec = {
+        "architecture": architecture,
+        "activation": activation,
+        "alpha": alpha,
+        "learnable": learnable,
+        "method": method,
+        "width": width,
+        "pkeep": pkeep,
+        "pkeep_conv": pkeep_conv,
+        "epochs": epochs,
+        "steps": steps,
+        "evaluations": evaluations,
+        "batch": batch,
+        "seed": seed,
+    }
+    files = {"data": data, "checkpoint": checkpoint, "output": output, "tensorboard": tensorboard}
+    raise typer.Exit(command.train_one(spec, threads=threads, **files))
 
 
 @results.command()

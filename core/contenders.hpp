@@ -1,4 +1,5 @@
-// The functions that ISRLU and ISRU stand in for, over xsimd's exponentials: what a user would take instead. Benchmarks only.
+// The functions that ISRLU and ISRU stand in for, over xsimd's exponentials: what a user would take instead. For benchmarks, and
+// for recurrent layers with exact gates.
 #pragma once
 
 #include "loops.hpp"
@@ -10,6 +11,8 @@ namespace {
 inline float exp(float x) { return std::exp(x); }
 inline float expm1(float x) { return std::expm1(x); }
 inline float tanh(float x) { return std::tanh(x); }
+inline double exp(double x) { return std::exp(x); }
+inline double tanh(double x) { return std::tanh(x); }
 
 struct Copy {
     template <class V> static V value(V x) { return x; }

@@ -1,7 +1,6 @@
 #include "drive.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 #include <vector>
 
 namespace isrlu {
@@ -14,17 +13,6 @@ constexpr std::size_t block = 16384;  // elements whose alpha gradient is summed
 constexpr std::size_t long_run = 64;  // elements from which a channel's run is worth a kernel call with one alpha
 constexpr std::size_t tile = 2048;  // elements that share one table of alphas where runs are short
 constexpr std::size_t partial_sums = 64;  // rows of float64 sums that the backward pass over short runs keeps
-
-// Calls f(from, to) on pieces of [0, n), at least `least` long.
-template <class F> void parallel(std::size_t n, std::size_t least, F f)
-{
-    if (!parallel_for || n <= least) return f(std::size_t(0), n);
-    const auto piece = [](std::int64_t from, std::int64_t to, void* context) {
-        (*static_cast<F*>(context))(static_cast<std::size_t>(from), static_cast<std::size_t>(to));
-    };
-    if (parallel_for(0, static_cast<std::int64_t>(n), static_cast<std::int64_t>(least), piece, &f) != 0)
-        throw std::runtime_error("isrlu: PyTorch's thread pool reported a failure");
-}
 
 // Pointer to element i of an array of the kernel's type. A null pointer (an array that a call does not have) stays null.
 template <class P> P* at(P* p, std::size_t i, Type type)
@@ -106,6 +94,7 @@ template <class C> void backward_tiles(Bound k, BackwardLanes kernel, const void
 }  // namespace
 
 void set_parallel_for(ParallelFor f) { parallel_for = f; }
+ParallelFor current_parallel_for() { return parallel_for; }
 
 void forward(Bound k, const void* src, void* dst, std::size_t n, double alpha)
 {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 
 #include "kernels.hpp"
 
@@ -12,6 +13,19 @@ namespace isrlu {
 // libtorch's torch_parallel_for: calls f(from, to, context) on pieces of [begin, end) of at least `grain`; non-zero means failure.
 using ParallelFor = std::int32_t (*)(std::int64_t begin, std::int64_t end, std::int64_t grain, void (*f)(std::int64_t, std::int64_t, void*), void* context);
 void set_parallel_for(ParallelFor f);  // null: everything runs on the calling thread
+ParallelFor current_parallel_for();
+
+// Calls f(from, to) on pieces of [0, n), at least `least` long.
+template <class F> void parallel(std::size_t n, std::size_t least, F f)
+{
+    const ParallelFor pool = current_parallel_for();
+    if (!pool || n <= least) return f(std::size_t(0), n);
+    const auto piece = [](std::int64_t from, std::int64_t to, void* context) {
+        (*static_cast<F*>(context))(static_cast<std::size_t>(from), static_cast<std::size_t>(to));
+    };
+    if (pool(0, static_cast<std::int64_t>(n), static_cast<std::int64_t>(least), piece, &f) != 0)
+        throw std::runtime_error("isrlu: PyTorch's thread pool reported a failure");
+}
 
 // One kernel of the build in use.
 struct Bound {

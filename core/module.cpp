@@ -13,6 +13,7 @@
 #include "clock.hpp"
 #include "dispatch.hpp"
 #include "drive.hpp"
+#include "layers.hpp"
 #include "sweep.hpp"
 #include "tensors.hpp"
 #include "ufuncs.hpp"
@@ -175,6 +176,7 @@ NB_MODULE(_core, m)
           "Hand over libtorch's torch_parallel_for, or 0 for one thread.");
 
     add_tensor_functions(m);
+    add_layer_functions(m);
 
     m.def("ufuncs", make_ufuncs, "Make NumPy ufuncs of all functions: {name: {method: ufunc}}.");
     m.def("register_bfloat16", register_bfloat16, "ufuncs"_a, "dtype"_a, "Add loops for ml_dtypes' bfloat16 to these ufuncs.");

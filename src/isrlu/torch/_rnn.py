@@ -5,9 +5,11 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_dynamo_compiling
 from torch.nn.utils.rnn import PackedSequence
 
-from isrlu.torch._rnn_formula import GATES, STEPS, States, Weights, layer
+from isrlu.torch import _rnn_formula, _rnn_native
+from isrlu.torch._rnn_formula import GATES, STEPS, States, Weights
 
 
 class _Gated:
@@ -113,6 +115,8 @@ class _Recurrent(_Gated):
                 flat = self._flat_weights[i * each : (i + 1) * each]
                 weights = Weights(*flat) if self.bias or not self.proj_size else Weights(*flat[:2], hr=flat[2])
                 own = tuple(state[i] for state in states)
+                native = not is_dynamo_compiling() and len(sizes) > 1 and _rnn_native.takes(data, own, weights)
+                layer = _rnn_native.layer if native else _rnn_formula.layer
                 y, new = layer(self.mode, self.gates, data, sizes, own, weights, reverse=i != k)
                 outputs.append(y)
                 last.append(new)

@@ -1,0 +1,130 @@
+#include "layers.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include <nanobind/stl/string_view.h>
+
+#include "clock.hpp"
+#include "dispatch.hpp"
+#include "drive.hpp"
+#include "recurrent.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace isrlu {
+namespace {
+
+using Address = std::uintptr_t;
+void* pointer(Address a) { return reinterpret_cast<void*>(a); }
+
+constexpr std::size_t least_rows = 4;  // of the batch, below which a second thread would read all the weights for too little
+
+template <std::size_t N> int position(const char* what, std::string_view word, const std::string_view (&names)[N], std::size_t count = N)
+{
+    const auto found = std::find(names, names + count, word);
+    if (found == names + count) throw std::invalid_argument("unknown " + std::string(what) + " '" + std::string(word) + "'");
+    return static_cast<int>(found - names);
+}
+
+// The kernels of one kind of layer as a small number.
+int layer_kernel(std::string_view cell, std::string_view gates, std::string_view type)
+{
+    return (position("cell", cell, cell_names) * gates_count + position("gates", gates, gates_names)) * recurrent_types +
+           position("dtype", type, type_names, recurrent_types);
+}
+
+const LayerKernels& layers_of(const Kernels& build)
+{
+#if defined(ISRLU_X86)
+    if (build.name == "sse2") return sse2_layers();
+    if (build.name == "avx2") return avx2_layers();
+    if (build.name == "avx512") return avx512_layers();
+#elif defined(ISRLU_ARM64)
+    if (build.name == "neon") return neon_layers();
+#endif
+    return scalar_layers();
+}
+
+struct Chosen {
+    const Recurrence* kernels;
+    const Packing* packing;
+    Cell cell;
+    std::size_t size;  // of a number, in bytes
+};
+Chosen chosen(int kernel, const Kernels& build = active())
+{
+    if (kernel < 0 || kernel >= cell_count * gates_count * recurrent_types) throw std::out_of_range("no such kernel");
+    const LayerKernels& k = layers_of(build);
+    const int type = kernel % recurrent_types, cell = kernel / recurrent_types / gates_count;
+    return {&k.recurrences[cell][kernel / recurrent_types % gates_count][type], &k.packings[type], Cell(cell), type_sizes[type]};
+}
+
+// Memory on cache lines.
+struct Free {
+    void operator()(void* p) const { ::operator delete(p, std::align_val_t(64)); }
+};
+using Memory = std::unique_ptr<void, Free>;
+
+// W_hh [columns hidden, hidden] for the product with the state, or, transposed, with the gradients. A GRU's rows r z n become n r z.
+Memory packed(const Chosen& c, const void* weight, std::size_t hidden, bool transposed)
+{
+    const std::size_t rows = state_columns(c.cell) * hidden, shift = c.cell == Cell::gru ? 2 * hidden : 0;
+    const std::size_t size = transposed ? c.packing->size(rows, hidden) : c.packing->size(hidden, rows);
+    Memory memory(::operator new(size * c.size, std::align_val_t(64)));
+    c.packing->pack(weight, rows, hidden, shift, transposed, memory.get());
+    return memory;
+}
+
+void layer_forward(int kernel, std::size_t steps, std::size_t batch, std::size_t hidden, Address sizes, bool reverse, Address weight, Address h0,
+                   Address c0, Address gates, Address y, Address cells, bool keep)
+{
+    const nb::gil_scoped_release release;
+    const Chosen c = chosen(kernel);
+    const Memory weights = packed(c, pointer(weight), hidden, false);
+    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, weights.get(), pointer(h0), pointer(c0)};
+    const LayerForward call{layer, pointer(gates), pointer(y), pointer(cells), keep};
+    parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { c.kernels->forward(call, from, to); });
+}
+
+void layer_backward(int kernel, std::size_t steps, std::size_t batch, std::size_t hidden, Address sizes, bool reverse, Address weight, Address h0,
+              Address c0, Address gates, Address y, Address cells, Address grad_y, Address slopes, Address dh, Address dc)
+{
+    const nb::gil_scoped_release release;
+    const Chosen c = chosen(kernel);
+    const Memory weights = packed(c, pointer(weight), hidden, true);
+    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, weights.get(), pointer(h0), pointer(c0)};
+    const LayerBackward call{layer, pointer(gates), pointer(y), pointer(cells), pointer(grad_y), pointer(slopes), pointer(dh), pointer(dc)};
+    parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { c.kernels->backward(call, from, to); });
+}
+
+// Seconds for `loops` calls of the gates' kernel alone, of any instruction set.
+double time_gates(std::string_view simd, int kernel, std::size_t rows, std::size_t hidden, Address gates, Address h, Address c, Address new_h,
+                  Address new_c, int loops)
+{
+    const Recurrence& found = *chosen(kernel, kernels_named(simd)).kernels;
+    const nb::gil_scoped_release release;
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < loops; ++i) found.gates(rows, hidden, pointer(gates), pointer(h), pointer(c), pointer(new_h), pointer(new_c), false);
+    return seconds_since(start);
+}
+
+}  // namespace
+
+void add_layer_functions(nb::module_& m)
+{
+    m.def("layer_kernel", layer_kernel, "cell"_a, "gates"_a, "dtype"_a, "The number by which the calls below know a kind of recurrent layer.");
+    m.def("layer_forward", layer_forward, "kernel"_a, "steps"_a, "batch"_a, "hidden"_a, "sizes"_a, "reverse"_a, "weight"_a, "h0"_a, "c0"_a, "gates"_a,
+          "y"_a, "cells"_a, "keep"_a, "Outputs of a layer in one direction; see core/recurrent.hpp.");
+    m.def("layer_backward", layer_backward, "kernel"_a, "steps"_a, "batch"_a, "hidden"_a, "sizes"_a, "reverse"_a, "weight"_a, "h0"_a, "c0"_a, "gates"_a,
+          "y"_a, "cells"_a, "grad_y"_a, "slopes"_a, "dh"_a, "dc"_a, "Gradients of the gates' arguments and of the initial states.");
+    m.def("time_gates", time_gates, "simd"_a, "kernel"_a, "rows"_a, "hidden"_a, "gates"_a, "h"_a, "c"_a, "new_h"_a, "new_c"_a, "loops"_a,
+          "Seconds for `loops` calls of the gates' kernel alone.");
+}
+
+}  // namespace isrlu

@@ -1,0 +1,67 @@
+// One layer of an LSTM or GRU in one direction: what its kernels are given.
+//
+// Rows lie step by step, those of a step in the order of the batch: sizes[t] of them, never increasing. Rows of the batch are independent of each
+// other through the whole sequence, so that threads share out the batch and never wait for each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace isrlu {
+
+enum class Cell { lstm, gru };
+enum class Gates { isru, exact };
+constexpr std::string_view cell_names[] = {"LSTM", "GRU"};
+constexpr std::string_view gates_names[] = {"isru", "exact"};
+constexpr int cell_count = 2, gates_count = 2, recurrent_types = 2;  // float32, float64
+
+// How many of the four columns of a row of gates the state is multiplied with.
+constexpr std::size_t state_columns(Cell cell) { return cell == Cell::lstm ? 4 : 3; }
+
+struct Layer {
+    std::size_t steps, batch, hidden;
+    const std::int64_t* sizes;  // null: `batch` in each step
+    bool reverse;
+    const void* weights;  // packed
+    const void *h0, *c0;  // [batch, hidden]
+};
+struct LayerForward : Layer {
+    void* gates;  // [rows, 4 hidden]: the input's part on entry, the gates' outputs on return if they are kept
+    void* y;  // [rows, hidden]
+    void* cells;  // [rows, hidden] if they are kept, else [batch, hidden] with c0 on entry and the last cell states on return
+    bool keep;
+};
+struct LayerBackward : Layer {
+    const void *gates, *y, *cells, *grad_y;  // from the forward pass; grad_y [rows, hidden]
+    void* slopes;  // [rows, 4 hidden]: gradients of the gates' arguments
+    void *dh, *dc;  // [batch, hidden]: gradients of the last states on entry, of the initial ones on return
+};
+
+// Kernels of one cell, kind of gates and type. `from` and `to` are rows of the batch.
+struct Recurrence {
+    void (*forward)(const LayerForward&, std::size_t from, std::size_t to);
+    void (*backward)(const LayerBackward&, std::size_t from, std::size_t to);
+    // the gates of one step alone: rows of 4 hidden, states of hidden
+    void (*gates)(std::size_t rows, std::size_t hidden, void* gates, const void* h, const void* c, void* new_h, void* new_c, bool keep);
+};
+
+// The weights of the state, W [rows, hidden], laid out for the product: with the state's rows (a sum over hidden), or, transposed, with the
+// gradients' (a sum over W's rows). W's row (i + shift) % rows stands at place i.
+struct Packing {
+    std::size_t (*size)(std::size_t depth, std::size_t columns);  // elements
+    void (*pack)(const void* weights, std::size_t rows, std::size_t hidden, std::size_t shift, bool transposed, void* packed);
+};
+
+// What one instruction set's build offers for recurrent layers: a table of its own, as these kernels compile apart from the others.
+struct LayerKernels {
+    Recurrence recurrences[cell_count][gates_count][recurrent_types];
+    Packing packings[recurrent_types];
+};
+const LayerKernels& scalar_layers();
+const LayerKernels& sse2_layers();
+const LayerKernels& avx2_layers();
+const LayerKernels& avx512_layers();
+const LayerKernels& neon_layers();
+
+}  // namespace isrlu

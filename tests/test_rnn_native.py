@@ -1,0 +1,233 @@
+"""The recurrent kernels: against the formula in torch ops, in every instruction set, and their gradients."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.autograd import gradcheck, gradgradcheck
+from torch.nn.utils.rnn import pack_sequence
+
+import isrlu
+from isrlu.bench import rnn as bench
+from isrlu.torch import GRU, LSTM, _rnn_formula, _rnn_native
+
+LAYERS = {"LSTM": LSTM, "GRU": GRU}
+both = pytest.mark.parametrize("mode", LAYERS)
+all_gates = pytest.mark.parametrize("gates", ["isru", "exact"])
+SIZES = {"full": (4, 4, 4), "packed": (4, 3, 3, 1)}
+
+
+def tensors(mode: str, sizes, hidden=5, width=3, bias=True, dtype=torch.float64):
+    """Data, states and weights of a layer, all with gradients."""
+    torch.manual_seed(0)
+    columns = (4 if mode == "LSTM" else 3) * hidden
+    shapes = [(sum(sizes), width), *[(sizes[0], hidden)] * (2 if mode == "LSTM" else 1)]
+    shapes += [(columns, width), (columns, hidden), *[(columns,)] * (2 if bias else 0)]
+    made = [torch.randn(shape, dtype=dtype).requires_grad_() for shape in shapes]
+    return made if bias else [*made, None, None]
+
+
+def call(layer, mode, gates, sizes, reverse):
+    def function(*given):
+        data, states, weights = _rnn_native._parted(given)
+        y, last = layer(mode, gates, data, sizes, states, weights, reverse)
+        return y, *last
+
+    return function
+
+
+@both
+@all_gates
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("bias", [True, False])
+def test_gradients_in_float64(mode, gates, sizes, reverse, bias) -> None:
+    given = tensors(mode, sizes, bias=bias)
+    assert gradcheck(call(_rnn_native.layer, mode, gates, sizes, reverse), given)
+
+
+@both
+@all_gates
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("hidden", [1, 5, 16, 40])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 2e-5), (torch.float64, 1e-12)])
+def test_kernels_are_the_formula(mode, gates, sizes, reverse, hidden, dtype, tolerance) -> None:
+    given = tensors(mode, sizes, hidden, dtype=dtype)
+    results = []
+    for layer in (_rnn_native.layer, _rnn_formula.layer):
+        outputs = call(layer, mode, gates, sizes, reverse)(*given)
+        weighted = sum((output * output.detach().cos()).sum() for output in outputs)
+        results.append([*outputs, *torch.autograd.grad(weighted, given)])
+    for ours, formula in zip(*results, strict=True):
+        scale = formula.abs().max().clamp(min=1)
+        assert ((ours - formula).abs().max() / scale).item() < tolerance
+
+
+@both
+@all_gates
+def test_second_derivatives_go_through_the_formula(mode, gates) -> None:
+    given = tensors(mode, (2, 2), hidden=2, width=2)
+    assert gradgradcheck(call(_rnn_native.layer, mode, gates, (2, 2), False), given)
+
+
+@both
+def test_one_missing_gradient(mode) -> None:
+    """A loss of the last state alone, or of weights alone."""
+    module = LAYERS[mode](3, 5)
+    x = torch.randn(6, 2, 3)
+    output, last = module(x)
+    h = last[0] if mode == "LSTM" else last
+    by_state = torch.autograd.grad(h.sum(), list(module.parameters()), retain_graph=True)
+    by_output = torch.autograd.grad(output[-1].sum(), list(module.parameters()))
+    for a, b in zip(by_state, by_output, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@both
+@all_gates
+def test_rows_and_threads_change_nothing(mode, gates) -> None:
+    """A sequence's result does not depend on its place in the batch, nor on the number of threads."""
+    torch.manual_seed(0)
+    module = LAYERS[mode](6, 19, gates=gates).eval()
+    x = torch.randn(9, 23, 6)
+    states = [torch.zeros(1, 23, 19)] * 2
+    results = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            with torch.no_grad():
+                results.append(module(x)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*results)
+    weights = _rnn_formula.Weights(*(p.detach() for p in module._flat_weights))
+    how = _rnn_native.How(mode, gates, (23,) * 9, False)
+    own = tuple(s[0] for s in states[: 2 if mode == "LSTM" else 1])
+    whole = _rnn_native._forward(how, x.reshape(-1, 6), own, weights, keep=False)[0].view(9, 23, -1)
+    part = how._replace(sizes=(5,) * 9)
+    data = x[:, 3:8].reshape(-1, 6)
+    # the input's product is PyTorch's, whose bits do depend on the number of rows: to a rounding
+    torch.testing.assert_close(
+        _rnn_native._forward(part, data, tuple(s[:5] for s in own), weights, keep=False)[0].view(9, 5, -1),
+        whole[:, 3:8],
+        rtol=0,
+        atol=1e-6,
+    )
+
+
+@both
+def test_extreme_arguments(mode) -> None:
+    """Saturated gates stay finite and NaN stays NaN, as in the functions themselves."""
+    module = LAYERS[mode](1, 4)
+    with torch.no_grad():
+        for value in (1e20, -1e20, 3e38):
+            assert module(torch.full((2, 1, 1), value))[0].isfinite().all()
+        assert module(torch.full((2, 1, 1), float("nan")))[0].isnan().all()
+
+
+@both
+def test_bfloat16_is_float32_rounded(mode) -> None:
+    torch.manual_seed(0)
+    module = LAYERS[mode](6, 19, dtype=torch.bfloat16)
+    wide = LAYERS[mode](6, 19)
+    wide.load_state_dict(module.state_dict())
+    x = torch.randn(9, 3, 6).bfloat16()
+    assert torch.equal(module(x)[0], wide(x.float())[0].bfloat16())
+    assert all(g.dtype is torch.bfloat16 for g in torch.autograd.grad(module(x)[0].sum(), list(module.parameters())))
+
+
+@both
+def test_inference_keeps_nothing(mode) -> None:
+    module = LAYERS[mode](6, 19)
+    x = torch.randn(9, 3, 6)
+    trained = module(x)
+    with torch.inference_mode():
+        inferred = module(x)
+    assert not inferred[0].requires_grad
+    assert torch.equal(inferred[0], trained[0])
+
+
+@both
+def test_who_goes_to_the_kernels(mode, monkeypatch) -> None:
+    """Plain tensors do; autocast, function transforms and tracers take the formula, to the same result."""
+    module = LAYERS[mode](6, 8)
+    x = torch.randn(5, 3, 6)
+    expected = module(x)[0]
+    seen = []
+    original = _rnn_formula.layer
+    monkeypatch.setattr(_rnn_formula, "layer", lambda *args, **named: seen.append(1) or original(*args, **named))
+    module(x)
+    module(pack_sequence([x[:, 0], x[:3, 1]]))
+    assert not seen
+    mapped = torch.vmap(lambda each: module(each)[0])(torch.stack([x, 2 * x]))
+    assert seen
+    torch.testing.assert_close(mapped[0], expected, rtol=0, atol=2e-6)
+    seen.clear()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (module(x)[0] - expected).abs().max() < 0.05
+    assert seen
+
+
+@both
+def test_trains(mode) -> None:
+    """A few steps of Adam on a toy task bring the loss down, in the plain way a user would write it."""
+    torch.manual_seed(0)
+    module, head = LAYERS[mode](1, 16), nn.Linear(16, 1)
+    optimizer = torch.optim.Adam([*module.parameters(), *head.parameters()], lr=0.02)
+    x = torch.randn(12, 64, 1)
+    target = x.sum(0)
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(head(module(x)[0][-1]), target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 5
+
+
+@pytest.mark.parametrize("simd", isrlu.simd_available())
+@both
+def test_gates_in_every_instruction_set(simd, mode) -> None:
+    """`time_gates` compares with float64 before it times, for lengths around a batch's."""
+    for hidden in (1, 7, 8, 9, 33):
+        assert set(bench.time_gates(simd, mode, 3, hidden, rounds=2)) == {"isru", "exact"}
+
+
+PROGRAM = """
+import sys, torch, isrlu
+from isrlu.torch import GRU, LSTM
+assert isrlu.simd() == sys.argv[1]
+for layer in (LSTM, GRU):
+    for gates in ("isru", "exact"):
+        torch.manual_seed(0)
+        module, x = layer(5, 21, gates=gates, dtype=torch.float64), torch.randn(6, 7, 5, dtype=torch.float64)
+        wide = module(x)[0]
+        grads = torch.autograd.grad(wide.square().sum(), list(module.parameters()))
+        narrow = module.float()(x.float())[0]
+        print((narrow - wide).abs().max().item(), *(g.abs().sum().item() for g in grads), wide.sum().item())
+"""
+
+
+@pytest.fixture(scope="module")
+def per_instruction_set() -> dict[str, np.ndarray]:
+    found = {}
+    for simd in isrlu.simd_available():
+        environment = {**os.environ, "ISRLU_SIMD": simd}
+        command = [sys.executable, "-c", PROGRAM, simd]
+        text = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        found[simd] = np.array([[float(word) for word in line.split()] for line in text.splitlines()])
+    return found
+
+
+@pytest.mark.parametrize("simd", isrlu.simd_available())
+def test_every_instruction_set_agrees(per_instruction_set, simd) -> None:
+    figures, reference = per_instruction_set[simd], per_instruction_set["scalar"]
+    assert (figures[:, 0] < 3e-6).all(), "float32 beside float64"
+    np.testing.assert_allclose(figures[:, 1:], reference[:, 1:], rtol=1e-11)

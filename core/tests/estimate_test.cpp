@@ -1,0 +1,122 @@
+// `full` keeps its bound with every estimate that a vendor's promise allows, not only with the one of the CPU at hand: the formula runs on numbers
+// whose estimate of 1/sqrt(d) is off by as much as is promised. That covers AVX-512 and other makers' chips wherever the tests run.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <type_traits>
+
+#include <xsimd/xsimd.hpp>
+
+namespace isrlu::testing {
+namespace {
+
+// Instruction sets by what the formula asks of them: the name decides how many terms are taken, `promise` how far the estimate may be off.
+struct Avx512 : xsimd::avx512f { static constexpr double promise = 0x1p-14; static constexpr bool fused = true; };
+struct Avx2 : xsimd::avx2 { static constexpr double promise = 1.5 * 0x1p-12; static constexpr bool fused = true; };
+struct Sse2 : xsimd::sse2 { static constexpr double promise = 1.5 * 0x1p-12; static constexpr bool fused = false; };
+struct Neon { static constexpr double promise = 0x1p-8; static constexpr bool fused = true; };
+
+double deviation = 0;  // of the estimate, in units of the promise
+
+// A batch of one lane.
+template <class T, class Isa> struct Model {
+    using value_type = T;
+    using arch_type = Isa;
+    static constexpr std::size_t size = 1;
+    T v{};
+    Model() = default;
+    explicit Model(T value) : v(value) {}
+
+    friend Model operator-(Model a) { return Model(-a.v); }
+    friend Model operator+(Model a, Model b) { return Model(a.v + b.v); }
+    friend Model operator-(Model a, Model b) { return Model(a.v - b.v); }
+    friend Model operator*(Model a, Model b) { return Model(a.v * b.v); }
+    friend Model operator/(Model a, Model b) { return Model(a.v / b.v); }
+    friend Model operator>>(Model a, int n) { return Model(a.v >> n); }
+    friend Model operator<<(Model a, int n) { return Model(a.v << n); }
+    friend bool operator<(Model a, Model b) { return a.v < b.v; }
+    friend bool operator>=(Model a, Model b) { return a.v >= b.v; }
+    friend bool operator==(Model a, Model b) { return a.v == b.v; }
+    friend Model fma(Model a, Model b, Model c) { return Model(Isa::fused ? std::fma(a.v, b.v, c.v) : a.v * b.v + c.v); }
+    friend Model fnma(Model a, Model b, Model c) { return fma(-a, b, c); }
+    friend Model select(bool mask, Model a, Model b) { return mask ? a : b; }
+    friend Model sqrt(Model a) { return Model(std::sqrt(a.v)); }
+};
+
+}  // namespace
+}  // namespace isrlu::testing
+
+// What the kernels' headers call by xsimd's name.
+namespace xsimd {
+template <class T, class Isa> static isrlu::testing::Model<T, Isa> max(isrlu::testing::Model<T, Isa> a, isrlu::testing::Model<T, Isa> b) { return a.v > b.v ? a : b; }
+template <class T, class Isa> static isrlu::testing::Model<T, Isa> min(isrlu::testing::Model<T, Isa> a, isrlu::testing::Model<T, Isa> b) { return a.v < b.v ? a : b; }
+template <class T, class Isa> static isrlu::testing::Model<T, Isa> rsqrt(isrlu::testing::Model<T, Isa> d)
+{
+    return isrlu::testing::Model<T, Isa>(static_cast<T>((1 + isrlu::testing::deviation * Isa::promise) / std::sqrt(static_cast<double>(d.v))));
+}
+template <class To, class T, class Isa> static isrlu::testing::Model<To, Isa> bitwise_cast(isrlu::testing::Model<T, Isa> a)
+{
+    isrlu::testing::Model<To, Isa> b;
+    std::memcpy(&b.v, &a.v, sizeof b.v);
+    return b;
+}
+}  // namespace xsimd
+
+#include "simd.hpp"
+
+namespace isrlu {
+namespace {
+template <class T> struct vec_of<T, testing::Avx512> { using type = testing::Model<T, testing::Avx512>; };
+template <class T> struct vec_of<T, testing::Avx2> { using type = testing::Model<T, testing::Avx2>; };
+template <class T> struct vec_of<T, testing::Sse2> { using type = testing::Model<T, testing::Sse2>; };
+template <class T> struct vec_of<T, testing::Neon> { using type = testing::Model<T, testing::Neon>; };
+}  // namespace
+}  // namespace isrlu
+
+#include "formula.hpp"
+#include "reference.hpp"
+
+namespace isrlu::testing {
+namespace {
+
+template <class T, class Isa> void check_promise(const char* name)
+{
+    using V = Model<T, Isa>;
+    const Type type = sizeof(T) == 8 ? Type::float64 : Type::float32;
+    const Case c{*scalar_kernels(), Function::isru, type, Method::full};
+    std::mt19937 random(3);
+    std::uniform_real_distribution<double> within(-1, 1);
+    for (const double x : samples(type, 4000))
+        for (const double alpha : {1.0, 3.0, 0.1}) {
+            const T a = static_cast<T>(alpha);
+            const long double exact = value(c.function, x, a), exact_slope = slope(c.function, x, a);
+            for (const double off : {-1.0, 1.0, within(random)}) {
+                deviation = off;
+                V unused;
+                const Alpha<V> one{V(a)};
+                const V input(static_cast<T>(x));
+                const double got = forward<Function::isru, Method::full, Alphas::one>(input, one).v;
+                const double got_slope = backward<Function::isru, Method::full, Alphas::one>(input, V(1), one, unused).v;
+                const auto where = [&] { return text(name, " ", type_names[int(type)], ", alpha ", alpha, ", x ", x, ", estimate off by ", off, " of the promise: "); };
+                CHECK(std::fabs(got - exact) <= value_error(c, exact), where(), got, " for ", exact);
+                CHECK(std::fabs(got_slope - exact_slope) <= slope_error(c, exact_slope), where(), "f' ", got_slope, " for ", exact_slope);
+            }
+        }
+}
+
+}  // namespace
+
+TEST_ONCE(full_keeps_its_bound_with_every_estimate_that_is_promised)
+{
+    check_promise<float, Avx512>("avx512");
+    check_promise<float, Avx2>("avx2");
+    check_promise<float, Sse2>("sse2");
+    check_promise<float, Neon>("neon");
+    check_promise<double, Avx512>("avx512");
+    check_promise<double, Avx2>("avx2");
+    check_promise<double, Sse2>("sse2");
+    check_promise<double, Neon>("neon");
+}
+
+}  // namespace isrlu::testing

@@ -166,7 +166,7 @@ double estimate_error(const Kernels& kernels)
     if (kernels.name == "avx512") return 0x1p-14;
     return std::exp2(-11.4);
 }
-ErrorBound root_bound(const Kernels& kernels, Method method, Type)
+ErrorBound root_bound(const Kernels& kernels, Method method)
 {
     const auto newton = [](double e) { return 1.5 * e * e * (1 + e); };  // what a step leaves of a relative error e
     const double e = estimate_error(kernels);
@@ -181,14 +181,14 @@ ErrorBound root_bound(const Kernels& kernels, Method method, Type)
 }
 double value_error(const Case& c, long double exact)
 {
-    ErrorBound bound = root_bound(c.kernels, c.method, compute_type(c.type));
+    ErrorBound bound = root_bound(c.kernels, c.method);
     if (c.method == Method::full && c.function != Function::isru_sigmoid) bound.ulps = 1.5;
     else bound.ulps += 2;
     return error(c, bound, exact, cancels(c) ? 1 : std::fabs(exact));
 }
 double slope_error(const Case& c, long double exact)
 {
-    const ErrorBound bound = root_bound(c.kernels, c.method, compute_type(c.type));
+    const ErrorBound bound = root_bound(c.kernels, c.method);
     return error(c, {3.01 * bound.relative, 3 * bound.ulps + 2}, exact, std::fabs(exact));  // the root's cube
 }
 

@@ -53,6 +53,7 @@ struct Case {
     Type type;
     Method method;
     const Activation& run() const { return kernels.activation(function, type, method); }
+    double rounded(double alpha) const { return decode(compute_type(type), encode(compute_type(type), alpha)); }  // as the kernel sees it
     std::string name() const;
 };
 std::vector<Case> cases(const Kernels& kernels);
@@ -63,7 +64,7 @@ struct ErrorBound {
     double relative, ulps;
 };
 double estimate_error(const Kernels& kernels);  // of the hardware's estimate, relative
-ErrorBound root_bound(const Kernels& kernels, Method method, Type type);  // of 1/sqrt(d)
+ErrorBound root_bound(const Kernels& kernels, Method method);  // of 1/sqrt(d)
 double value_error(const Case& c, long double exact);  // the largest |f(x) - exact| allowed
 double slope_error(const Case& c, long double exact);
 

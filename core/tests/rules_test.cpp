@@ -26,7 +26,20 @@ struct Results {
     }
 };
 
-// Calls f(case, where, index, values, slopes) for every element of both ways to give alpha.
+// One element's result.
+struct Result {
+    const Case& c;
+    double alpha;
+    std::string where;
+    const Array &inputs, &values, &slopes;
+    std::size_t i;
+    double x() const { return inputs.get(i); }
+    double y() const { return values.get(i); }
+    double slope() const { return slopes.get(i); }
+    bool passed() const { return values.bits(i) == inputs.bits(i); }  // bit for bit
+};
+
+// Calls f(Result) for every element, with alpha given in both ways.
 template <class F> void each_result(const std::vector<Case>& list, const std::vector<double>& inputs, const std::vector<double>& alpha_list, F f)
 {
     for (const Case& c : list)
@@ -34,47 +47,44 @@ template <class F> void each_result(const std::vector<Case>& list, const std::ve
             const Results r(c, inputs, alpha);
             for (std::size_t i = 0; i < inputs.size(); ++i) {
                 const std::string where = text(c.name(), ", alpha ", alpha, ", x ", r.x.get(i));
-                f(c, alpha, where, r.x, r.value, r.slope, i);
-                f(c, alpha, where + ", alpha per element", r.x, r.value_lanes, r.slope_lanes, i);
+                f(Result{c, alpha, where, r.x, r.value, r.slope, i});
+                f(Result{c, alpha, where + ", alpha per element", r.x, r.value_lanes, r.slope_lanes, i});
             }
         }
 }
 
-double alpha_of(const Case& c, double alpha) { return decode(compute_type(c.type), encode(compute_type(c.type), alpha)); }
-
-void check_value(const Case& c, double alpha, const std::string& where, double x, double got)
+void check_value(const Result& r)
 {
-    const long double exact = value(c.function, x, alpha_of(c, alpha));
-    if (std::fabs(exact) > largest(c.type)) CHECK(got == std::copysign(infinity, x), where, ": ", got, " for ", exact);
-    else CHECK(std::fabs(got - exact) <= value_error(c, exact), where, ": ", got, " for ", exact);
+    const long double exact = value(r.c.function, r.x(), r.c.rounded(r.alpha));
+    if (std::fabs(exact) > largest(r.c.type)) CHECK(r.y() == std::copysign(infinity, r.x()), r.where, ": ", r.y(), " for ", exact);
+    else CHECK(std::fabs(r.y() - exact) <= value_error(r.c, exact), r.where, ": ", r.y(), " for ", exact);
 }
-void check_slope(const Case& c, double alpha, const std::string& where, double x, double got)
+void check_slope(const Result& r)
 {
-    const long double exact = slope(c.function, x, alpha_of(c, alpha));
-    CHECK(std::fabs(got - exact) <= slope_error(c, exact), where, ": f' ", got, " for ", exact);
+    const long double exact = slope(r.c.function, r.x(), r.c.rounded(r.alpha));
+    CHECK(std::fabs(r.slope() - exact) <= slope_error(r.c, exact), r.where, ": f' ", r.slope(), " for ", exact);
+}
+void check_identity(const Result& r)
+{
+    CHECK(r.passed(), r.where, ": ", r.y());
+    CHECK(r.slope() == 1, r.where, ": f' ", r.slope());
 }
 
 }  // namespace
 
 TEST(positive_numbers_pass_bit_for_bit)
 {
-    for (int t = 0; t < type_count; ++t) {
-        std::vector<double> inputs = {0.0, -0.0, 0.1, 1, 1.5, 100, infinity, largest(Type(t)), least_subnormal(Type(t)), 3 * least_subnormal(Type(t))};
-        std::vector<Case> list;
-        for (const Case& c : cases(kernels, Function::isrlu))
-            if (c.type == Type(t)) list.push_back(c);
-        each_result(list, inputs, alphas, [](const Case&, double, const std::string& where, const Array& x, const Array& y, const Array& slope, std::size_t i) {
-            CHECK(y.bits(i) == x.bits(i), where, ": ", y.get(i));
-            CHECK(slope.get(i) == 1, where, ": f' ", slope.get(i));
-        });
+    for (const Case& c : cases(kernels, Function::isrlu)) {
+        const double tiny = least_subnormal(c.type);
+        each_result({c}, {0.0, -0.0, 0.1, 1, 1.5, 100, infinity, largest(c.type), tiny, 3 * tiny}, alphas, check_identity);
     }
 }
 
 TEST(negative_zero_stays)
 {
-    each_result(cases(kernels, Function::isru), {-0.0, 0.0}, alphas, [](const Case& c, double alpha, const std::string& where, const Array& x, const Array& y, const Array& slope, std::size_t i) {
-        CHECK(y.bits(i) == x.bits(i), where, ": ", y.get(i));
-        check_slope(c, alpha, where, 0, slope.get(i));
+    each_result(cases(kernels, Function::isru), {-0.0, 0.0}, alphas, [](const Result& r) {
+        CHECK(r.passed(), r.where, ": ", r.y());
+        check_slope(r);
     });
 }
 
@@ -82,9 +92,9 @@ TEST(nan_stays)
 {
     std::vector<double> with_zero = alphas;
     with_zero.push_back(0);
-    each_result(cases(kernels), {nan, -nan}, with_zero, [](const Case& c, double alpha, const std::string& where, const Array&, const Array& y, const Array& slope, std::size_t i) {
-        CHECK(std::isnan(y.get(i)), where, ": ", y.get(i));
-        CHECK(std::isnan(slope.get(i)), where, ": f' ", slope.get(i), c.name(), alpha);
+    each_result(cases(kernels), {nan, -nan}, with_zero, [](const Result& r) {
+        CHECK(std::isnan(r.y()), r.where, ": ", r.y());
+        CHECK(std::isnan(r.slope()), r.where, ": f' ", r.slope());
     });
 }
 
@@ -92,13 +102,10 @@ TEST(alpha_0_is_the_identity)
 {
     for (const Function f : {Function::isrlu, Function::isru})
         for (const Case& c : cases(kernels, f)) {
-            const std::vector<double> inputs = {-infinity, -largest(c.type), -3, -least_subnormal(c.type), -0.0, 0.0, 2, largest(c.type), infinity};
-            const auto identity = [](const Case&, double, const std::string& where, const Array& x, const Array& y, const Array& slope, std::size_t i) {
-                CHECK(y.bits(i) == x.bits(i), where, ": ", y.get(i));
-                CHECK(slope.get(i) == 1, where, ": f' ", slope.get(i));
-            };
-            each_result({c}, inputs, {0.0, -0.0}, identity);
-            if (compute_type(c.type) == Type::float32) each_result({c}, inputs, {1e-60}, identity);  // 0 in float32
+            const double most = largest(c.type);
+            std::vector<double> zeros = {0.0, -0.0};
+            if (compute_type(c.type) == Type::float32) zeros.push_back(1e-60);  // 0 in float32
+            each_result({c}, {-infinity, -most, -3, -least_subnormal(c.type), -0.0, 0.0, 2, most, infinity}, zeros, check_identity);
         }
 }
 
@@ -108,22 +115,21 @@ TEST(saturates_at_infinity)
         for (const Case& c : cases(kernels, f)) {
             std::vector<double> inputs = {-infinity, -largest(c.type)};
             if (f == Function::isru) inputs.insert(inputs.end(), {infinity, largest(c.type)});
-            each_result({c}, inputs, alphas, [](const Case& c, double alpha, const std::string& where, const Array& x, const Array& y, const Array& slope, std::size_t i) {
-                check_value(c, alpha, where, x.get(i), y.get(i));
-                check_slope(c, alpha, where, x.get(i), slope.get(i));
-                if (std::isinf(x.get(i))) CHECK(slope.get(i) == 0, where, ": f' ", slope.get(i));
+            each_result({c}, inputs, alphas, [](const Result& r) {
+                check_value(r);
+                check_slope(r);
+                if (std::isinf(r.x())) CHECK(r.slope() == 0, r.where, ": f' ", r.slope());
             });
         }
 }
 
 TEST(sigmoid_reaches_0_and_1)
 {
-    each_result(cases(kernels, Function::isru_sigmoid), {-infinity, infinity, -1e30, 1e30, 0, -0.0}, {1}, [](const Case& c, double, const std::string& where, const Array& x, const Array& y, const Array& slope, std::size_t i) {
-        check_value(c, 1, where, x.get(i), y.get(i));
-        check_slope(c, 1, where, x.get(i), slope.get(i));
-        const bool exact = c.method == Method::full || c.method == Method::ieee;
-        if (exact && x.get(i) == -infinity) CHECK(y.get(i) == 0, where, ": ", y.get(i));
-        if (exact && x.get(i) == infinity) CHECK(y.get(i) == 1, where, ": ", y.get(i));
+    each_result(cases(kernels, Function::isru_sigmoid), {-infinity, infinity, -1e30, 1e30, 0, -0.0}, {1}, [](const Result& r) {
+        check_value(r);
+        check_slope(r);
+        const bool exact = r.c.method == Method::full || r.c.method == Method::ieee;
+        if (exact && std::isinf(r.x())) CHECK(r.y() == (r.x() > 0), r.where, ": ", r.y());
     });
 }
 
@@ -132,11 +138,11 @@ TEST(subnormal_numbers_are_not_flushed)
     for (const Function f : {Function::isrlu, Function::isru})
         for (const Case& c : cases(kernels, f)) {
             std::vector<double> inputs;
-            for (const double k : {1, 2, 3, 100, 1023, 127}) inputs.insert(inputs.end(), {-k * least_subnormal(c.type), k * least_subnormal(c.type)});
-            each_result({c}, inputs, alphas, [](const Case& c, double alpha, const std::string& where, const Array& x, const Array& y, const Array& slope, std::size_t i) {
-                CHECK(y.get(i) != 0 || alpha > 1e6, where);  // beyond it float16's subnormal numbers are well inside saturation
-                check_value(c, alpha, where, x.get(i), y.get(i));
-                check_slope(c, alpha, where, x.get(i), slope.get(i));
+            for (const double k : {1, 2, 3, 100, 127, 1023}) inputs.insert(inputs.end(), {-k * least_subnormal(c.type), k * least_subnormal(c.type)});
+            each_result({c}, inputs, alphas, [](const Result& r) {
+                CHECK(r.y() != 0 || r.alpha > 1e6, r.where);  // beyond it float16's subnormal numbers are well inside saturation
+                check_value(r);
+                check_slope(r);
             });
         }
 }

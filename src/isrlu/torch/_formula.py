@@ -59,7 +59,7 @@ def _inverse_root_unit(x: Tensor, alpha: float | Tensor, *, linear: bool) -> Ten
     wide = compute(x)
     if isinstance(alpha, Tensor):
         alpha = alpha.to(wide.dtype)
-        root = torch.where(alpha > 0, alpha, 1.0).sqrt()
+        root: float | Tensor = torch.where(alpha > 0, alpha, 1.0).sqrt()
         limit = torch.finfo(wide.dtype).max
         z = root * wide.clamp(-limit, limit)  # at infinity the gradient of alpha would be 0 times x
     else:

@@ -121,6 +121,32 @@ def bench_numpy(
         show.numpy(rows)
 
 
+@bench.command("rnn")
+def bench_rnn(
+    batch: Annotated[list[int] | None, typer.Option(min=1, help="Sequences (1 and 32).")] = None,
+    hidden: Annotated[list[int] | None, typer.Option(min=1, help="Hidden units (64 to 512).")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the layers.")] = 2,
+    simd: Annotated[
+        list[str] | None, typer.Option(help="Instruction sets of the gates (all that this CPU has).")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")] = 25,
+    json: Json = None,
+) -> None:
+    """LSTM and GRU beside torch.nn's; their gates with ISRU beside sigmoid and tanh."""
+    from dataclasses import asdict
+
+    from isrlu.bench import rnn, show
+
+    with show.status() as say:
+        gates = rnn.run_gates(show.instruction_sets(simd), rounds=rounds, progress=say)
+        sizes = {"batches": batch or rnn.BATCHES, "hidden": hidden or rnn.HIDDEN}
+        layers = rnn.run_layers(**sizes, threads=threads, rounds=rounds, progress=say)
+    if json:
+        show.write_json(json, [asdict(row) for row in (*gates, *layers)])
+    else:
+        show.recurrent(gates, layers)
+
+
 @bench.command("torch")
 def bench_torch(
     size: Annotated[list[int] | None, typer.Option(min=1, help="Elements (from 16 to 16M).")] = None,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from isrlu.bench.arrays import Row as ArrayRow
     from isrlu.bench.kernels import Row
     from isrlu.bench.numpy import Row as NumpyRow
+    from isrlu.bench.rnn import GatesRow, LayerRow
     from isrlu.bench.steps import Step
     from isrlu.bench.torch import Row as TorchRow
 
@@ -156,6 +157,24 @@ def missing_is_user_error() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise UserError(str(error)) from None
+
+
+def recurrent(gates: "list[GatesRow]", layers: "list[LayerRow]") -> None:
+    """The gates by instruction set, then the layers beside torch.nn's."""
+    console = Console()
+    table = Table(title="gates alone, forward, one thread", title_justify="left")
+    for column in ("", "", "", "ns/unit", "of exact's speed", "spread"):
+        table.add_column(column, justify="right" if column else "left")
+    for row in gates:
+        table.add_row(row.simd, row.layer, row.gates, f"{row.ns:.3f}", f"{row.speedup:.2f}x", f"{row.spread:.1%}")
+    console.print(table)
+    table = Table(title="layers", title_justify="left")
+    for column in ("", "", "", "batch", "hidden", "µs/step", "of torch.nn's speed", "spread"):
+        table.add_column(column, justify="right" if column else "left")
+    for each in layers:
+        figures = (f"{each.seconds * 1e6:.2f}", f"{each.speedup:.2f}x", f"{each.spread:.1%}")
+        table.add_row(each.layer, each.what, each.contender, str(each.batch), str(each.hidden), *figures)
+    console.print(table)
 
 
 def accuracy(findings: "list[Finding]") -> None:

@@ -89,6 +89,14 @@ EXPERIMENTS = (
         full="40 min",
         module="isrlu.paper.mnist.alpha",
     ),
+    Experiment(
+        name="rnn",
+        title="Beyond the paper: ISRU in LSTM and GRU",
+        summary="speed of gates and layers beside torch.nn's, and learning with ISRU against sigmoid and tanh",
+        quick="1 min",
+        full="2 h",
+        module="isrlu.paper.rnn",
+    ),
 )
 
 

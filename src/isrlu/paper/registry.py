@@ -93,7 +93,7 @@ EXPERIMENTS = (
         name="rnn",
         title="Beyond the paper: ISRU in LSTM and GRU",
         summary="speed of gates and layers beside torch.nn's, and learning with ISRU against sigmoid and tanh",
-        quick="1 min",
+        quick="2 min",
         full="2 h",
         module="isrlu.paper.rnn",
     ),

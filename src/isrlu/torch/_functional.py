@@ -94,7 +94,8 @@ def _check_alpha_tensor(alpha: Tensor, x: Tensor) -> None:
     if alpha.device != x.device:
         raise ValueError(f"alpha is on {alpha.device}, x on {x.device}: move one of them")
     channels = x.shape[1] if x.dim() > 1 else 1
-    if alpha.dim() > 1 or alpha.numel() not in (1, channels):
+    count = alpha.numel()
+    if alpha.dim() > 1 or (count != 1 and count != channels):  # `in (1, channels)` is False for Dynamo's symbolic sizes
         raise ValueError(
             f"alpha must hold one value or one per channel ({channels} for x of shape {tuple(x.shape)}), "
             f"got shape {tuple(alpha.shape)}"

@@ -57,16 +57,26 @@ inline xsimd::batch<float, xsimd::neon64> divide(const xsimd::batch<float, xsimd
 template <class V> V divide(const V& a, const V& b) { return a / b; }
 
 // The greater and the lesser of a limit and a value, where a NaN in the value stays a NaN: x86 returns the second operand then, NEON the NaN.
+// By the instruction itself, because xsimd leaves the order of the operands open.
 template <class V> V at_least(V limit, V x)
 {
     if constexpr (is_scalar<V>) return x < limit ? limit : x;
-    else return xsimd::max(limit, x);
+#if defined(__AVX512F__)
+    else if constexpr (is_double<V>) return _mm512_max_pd(limit, x);
+    else return _mm512_max_ps(limit, x);
+#elif defined(__AVX2__)
+    else if constexpr (is_double<V>) return _mm256_max_pd(limit, x);
+    else return _mm256_max_ps(limit, x);
+#elif defined(__SSE2__)
+    else if constexpr (is_double<V>) return _mm_max_pd(limit, x);
+    else return _mm_max_ps(limit, x);
+#else
+    else if constexpr (is_double<V>) return vmaxq_f64(limit, x);
+    else return vmaxq_f32(limit, x);
+#endif
 }
-template <class V> V at_most(V limit, V x)
-{
-    if constexpr (is_scalar<V>) return limit < x ? limit : x;
-    else return xsimd::min(limit, x);
-}
+// The lesser of two is minus the greater of their opposites, NaN included.
+template <class V> V at_most(V limit, V x) { return -at_least(V(-limit), V(-x)); }
 
 // `a` where x has its sign bit set, else `b`. AVX2's blend looks at that bit alone, which saves a comparison.
 template <class V> V select_negative(V x, V a, V b)

@@ -197,11 +197,13 @@ def test_failures_are_recorded_and_do_not_stop_the_others(path: Path, tmp_path: 
 def test_checkpoints_go_when_the_result_is_stored(path: Path, tmp_path: Path) -> None:
     def outcome(spec: Spec) -> Run:
         checkpoint_path(tmp_path, spec).write_text("state")
+        checkpoint_path(tmp_path, spec).with_suffix(".pt.1.part").write_text("half of a state")
         return Run(spec, "crashed" if spec.seed == 0 else "done")
 
     with RunStore(path) as store:
         run_grid(SPECS, store, Engine(tmp_path, outcome))
-    assert {file.name for file in tmp_path.glob("*.pt")} == {f"{spec.hash}.pt" for spec in SPECS if spec.seed == 0}
+    kept = {f"{spec.hash}{ending}" for spec in SPECS if spec.seed == 0 for ending in (".pt", ".pt.1.part")}
+    assert {file.name for file in tmp_path.glob("*.pt*")} == kept
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 7])

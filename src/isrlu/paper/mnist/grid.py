@@ -32,7 +32,9 @@ def run_grid(
         for run in engine.run(pending, tell):
             store.add(run)
             if run.status != "crashed":
-                checkpoint_path(engine.checkpoints, run.spec).unlink(missing_ok=True)
+                checkpoint = checkpoint_path(engine.checkpoints, run.spec)
+                for file in checkpoint.parent.glob(f"{checkpoint.name}*"):  # with what a worker killed in writing left
+                    file.unlink(missing_ok=True)
             tell(run)
     return store.find(unique)
 

@@ -6,9 +6,9 @@ import pickle
 import tempfile
 from pathlib import Path
 
+import ddp_program
 import pytest
 import torch
-import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -123,41 +123,12 @@ def test_data_loader_workers_that_fork() -> None:
     assert (rows == rows[:, :1]).all()
 
 
-def train_one_rank(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    model = nn.parallel.DistributedDataParallel(network())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    x, target = data()
-    for _ in range(3):
-        optimizer.zero_grad()
-        nn.functional.mse_loss(model(x[rank::2]), target[rank::2]).backward()
-        optimizer.step()
-    torch.save(model.module.state_dict(), f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
-
-
-def network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), it.ISRLU(learnable=True, num_parameters=4), nn.Linear(4, 1), it.ISRU())
-
-
-def data() -> tuple[Tensor, Tensor]:
-    x = torch.randn(16, 3, generator=torch.Generator().manual_seed(1))
-    return x, x.sum(1, keepdim=True)
-
-
 def test_ddp_with_two_ranks_is_training_on_the_whole_batch() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(train_one_rank, (folder,), nprocs=2)
+        mp.spawn(ddp_program.train_one_rank, (folder,), nprocs=2)
         first, second = (torch.load(Path(folder) / f"{rank}.pt") for rank in (0, 1))
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    x, target = data()
-    for _ in range(3):
-        optimizer.zero_grad()
-        nn.functional.mse_loss(model(x), target).backward()
-        optimizer.step()
+    model = ddp_program.network()
+    ddp_program.train(model, *ddp_program.data())
     for name, value in model.state_dict().items():
         torch.testing.assert_close(first[name], value)
         torch.testing.assert_close(second[name], value)

@@ -52,15 +52,38 @@ template <class V> void write_words(std::uint16_t* p, bits_t<V> words)
     }
 }
 
+// To nearest even, in the upper half. A NaN stays one if its lower half is empty.
+template <class U> U rounded_bfloat16(U b) { return b + U(0x7fffu) + ((b >> 16) & U(1u)); }
+
 template <class V> V read(const bfloat16* p) { return from_bits<V>(read_words<V>(&p->bits) << 16); }
 
 template <class V> void write(bfloat16* p, V x)
 {
     using U = bits_t<V>;
-    const U b = to_bits(x);
-    const U rounded = (b + U(0x7fffu) + ((b >> 16) & U(1u))) >> 16;
-    const U quiet = (b >> 16) | U(0x40u);
-    write_words<V>(&p->bits, to_bits(select(x == x, from_bits<V>(rounded), from_bits<V>(quiet))));
+    const U b = to_bits(x), quiet = b | U(0x400000u);
+    write_words<V>(&p->bits, to_bits(select(x == x, from_bits<V>(rounded_bfloat16(b)), from_bits<V>(quiet))) >> 16);
+}
+
+// A batch of 32-bit lanes holds twice as many bfloat16: those at even places are one shift from being floats, those at odd places one mask, and the
+// two batches of results go back together. That is half the work of widening and packing. For results of bfloat16 alone: a NaN of theirs has an
+// empty lower half, be it handed on or made on the way.
+template <class V> bits_t<V> read_both(const bfloat16* p) { return bits_t<V>::load_unaligned(reinterpret_cast<const std::uint32_t*>(p)); }
+template <class V> V read_even(const bfloat16* p) { return from_bits<V>(read_both<V>(p) << 16); }
+template <class V> V read_odd(const bfloat16* p) { return from_bits<V>(read_both<V>(p) & bits_t<V>(0xffff0000u)); }
+template <class V> void write_both(bfloat16* p, V even, V odd)
+{
+    using U = bits_t<V>;
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    // Rounded half up, which is to nearest even but for ties (an empty lower half afterwards): those are rare, and take the way below.
+    const U low_up = to_bits(even) + U(0x8000u), high_up = to_bits(odd) + U(0x8000u);
+    const __m256i ties = _mm256_cmpeq_epi16(_mm256_min_epu16(low_up, high_up), _mm256_setzero_si256());
+    if (__builtin_expect((_mm256_movemask_epi8(ties) & 0x33333333) == 0, 1)) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_blend_epi16(low_up >> 16, high_up, 0xaa));
+        return;
+    }
+#endif
+    const U low = rounded_bfloat16(to_bits(even)) >> 16, high = rounded_bfloat16(to_bits(odd)) & U(0xffff0000u);
+    (low | high).store_unaligned(reinterpret_cast<std::uint32_t*>(p));
 }
 
 // Shifting a float16 into float32's place leaves the exponent too small by 112: multiplying by 2^112 mends it, for subnormals as well.

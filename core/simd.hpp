@@ -58,35 +58,38 @@ template <class V> V divide(const V& a, const V& b) { return a / b; }
 
 // The greater and the lesser of a limit and a value, where a NaN in the value stays a NaN: x86 returns the second operand then, NEON the NaN.
 // By the instruction itself, because xsimd leaves the order of the operands open.
+#if defined(__AVX512F__)
+#define ISRLU_SECOND_WINS(op) else if constexpr (is_double<V>) return _mm512_##op##_pd(limit, x); else return _mm512_##op##_ps(limit, x);
+#elif defined(__AVX2__)
+#define ISRLU_SECOND_WINS(op) else if constexpr (is_double<V>) return _mm256_##op##_pd(limit, x); else return _mm256_##op##_ps(limit, x);
+#elif defined(__SSE2__)
+#define ISRLU_SECOND_WINS(op) else if constexpr (is_double<V>) return _mm_##op##_pd(limit, x); else return _mm_##op##_ps(limit, x);
+#else
+#define ISRLU_SECOND_WINS(op) else if constexpr (is_double<V>) return v##op##q_f64(limit, x); else return v##op##q_f32(limit, x);
+#endif
 template <class V> V at_least(V limit, V x)
 {
     if constexpr (is_scalar<V>) return x < limit ? limit : x;
-#if defined(__AVX512F__)
-    else if constexpr (is_double<V>) return _mm512_max_pd(limit, x);
-    else return _mm512_max_ps(limit, x);
-#elif defined(__AVX2__)
-    else if constexpr (is_double<V>) return _mm256_max_pd(limit, x);
-    else return _mm256_max_ps(limit, x);
-#elif defined(__SSE2__)
-    else if constexpr (is_double<V>) return _mm_max_pd(limit, x);
-    else return _mm_max_ps(limit, x);
-#else
-    else if constexpr (is_double<V>) return vmaxq_f64(limit, x);
-    else return vmaxq_f32(limit, x);
-#endif
+    ISRLU_SECOND_WINS(max)
 }
-// The lesser of two is minus the greater of their opposites, NaN included.
-template <class V> V at_most(V limit, V x) { return -at_least(V(-limit), V(-x)); }
-
-// `a` where x has its sign bit set, else `b`. AVX2's blend looks at that bit alone, which saves a comparison.
-template <class V> V select_negative(V x, V a, V b)
+template <class V> V at_most(V limit, V x)
 {
-#if defined(__AVX2__) && !defined(__AVX512F__)
-    if constexpr (std::is_same_v<value_t<V>, float>) return _mm256_blendv_ps(b, a, x);
-    else return _mm256_blendv_pd(b, a, x);
-#else
-    return select(x < constant<V>(0), a, b);
+    if constexpr (is_scalar<V>) return x > limit ? limit : x;
+    ISRLU_SECOND_WINS(min)
+}
+#undef ISRLU_SECOND_WINS
+
+// x where it is between -limit and -0; any number of that range, or NaN, where it is not. As integers, negative floats rise with their magnitude
+// and lie below all others, so that one minimum does both; where there is no such instruction, two of floats do.
+template <class V> V negative_within(V limit, V x)
+{
+#if defined(__AVX2__) || defined(__aarch64__)
+    if constexpr (!is_scalar<V> && !is_double<V>) {
+        using S = xsimd::batch<std::int32_t, isa_t<V>>;
+        return xsimd::bitwise_cast<float>(S(xsimd::min(xsimd::bitwise_cast<std::int32_t>(x), xsimd::bitwise_cast<std::int32_t>(-limit))));
+    }
 #endif
+    return at_most(constant<V>(0), at_least(-limit, x));
 }
 
 template <class V> bits_t<V> to_bits(V x)

@@ -42,6 +42,9 @@ template <class T, class Isa> struct Model {
     friend Model fnma(Model a, Model b, Model c) { return fma(-a, b, c); }
     friend Model select(bool mask, Model a, Model b) { return mask ? a : b; }
     friend Model sqrt(Model a) { return Model(std::sqrt(a.v)); }
+    friend Model at_least(Model limit, Model x) { return x < limit ? limit : x; }
+    friend Model at_most(Model limit, Model x) { return limit < x ? limit : x; }
+    friend Model negative_within(Model limit, Model x) { return at_most(Model(0), at_least(-limit, x)); }
 };
 
 }  // namespace
@@ -49,8 +52,6 @@ template <class T, class Isa> struct Model {
 
 // What the kernels' headers call by xsimd's name.
 namespace xsimd {
-template <class T, class Isa> static isrlu::testing::Model<T, Isa> max(isrlu::testing::Model<T, Isa> a, isrlu::testing::Model<T, Isa> b) { return a.v > b.v ? a : b; }
-template <class T, class Isa> static isrlu::testing::Model<T, Isa> min(isrlu::testing::Model<T, Isa> a, isrlu::testing::Model<T, Isa> b) { return a.v < b.v ? a : b; }
 template <class T, class Isa> static isrlu::testing::Model<T, Isa> rsqrt(isrlu::testing::Model<T, Isa> d)
 {
     return isrlu::testing::Model<T, Isa>(static_cast<T>((1 + isrlu::testing::deviation * Isa::promise) / std::sqrt(static_cast<double>(d.v))));

@@ -1,4 +1,4 @@
-"""isrlu.torch against the test vectors, by both ways: as called (kernels for CPU tensors) and by the formula."""
+"""isrlu.torch against the test vectors, by three ways: the kernels, what is compiled, the formula."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,10 @@ from torch import Tensor
 
 import isrlu.torch as it
 from isrlu.testing import DTYPES, FUNCTIONS, Vectors, check, load
-from isrlu.torch import _formula
+from isrlu.torch import _formula, _traced
 
 SIZES = (0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 97, 1000, 40_001)
-WAYS = {"torch": it, "torch.compile": _formula}  # what compilers get is the formula
+WAYS = ("torch", "torch.compile", "torch formula")
 
 
 def wide(dtype: str) -> torch.dtype:
@@ -18,7 +18,9 @@ def wide(dtype: str) -> torch.dtype:
 
 
 def call(way: str, function: str, x: Tensor, alpha: float | Tensor) -> Tensor:
-    f = getattr(WAYS[way], function)
+    if way == "torch.compile":  # what torch.compile is given, here without it
+        return _traced.differentiable(function, x, alpha)
+    f = getattr({"torch": it, "torch formula": _formula}[way], function)
     return f(x) if function == "isru_sigmoid" else f(x, alpha)
 
 
@@ -31,7 +33,7 @@ def as_tensor(values: np.ndarray, dtype: str) -> Tensor:
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_number_alpha(function: str, dtype: str, way: str) -> None:
     for alpha, vectors in load(function, dtype).by_alpha():
-        if way == "torch.compile":
+        if way == "torch formula":
             vectors = representable(vectors)
         x = as_tensor(vectors.x, dtype).requires_grad_()
         y = call(way, function, x, alpha)
@@ -46,7 +48,7 @@ def test_number_alpha(function: str, dtype: str, way: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("function", ("isrlu", "isru"))
 def test_tensor_alpha(function: str, dtype: str, way: str) -> None:
-    vectors = representable(load(function, dtype))
+    vectors = load(function, dtype) if way == "torch.compile" else representable(load(function, dtype))
     x = as_tensor(vectors.x, dtype)[None].requires_grad_()  # one channel per vector
     alpha = torch.tensor(vectors.alpha).to(wide(dtype)).requires_grad_()
     y = call(way, function, x, alpha)

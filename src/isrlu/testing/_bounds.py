@@ -37,7 +37,8 @@ FLOAT_OR_ARRAY = Bounds(f=4.0, dfdx=6.0, dfdalpha=8.0, flush=True)  # isrlu.torc
 BOUNDS: dict[tuple[str, str], dict[str, Bounds]] = {
     ("numpy", "full"): FULL,
     ("torch", "full"): FULL,
-    ("torch.compile", "full"): FULL | {"float64": FORMULA, "float32": FORMULA},
+    ("torch.compile", "full"): FULL,
+    ("torch formula", "full"): FULL | {"float64": FORMULA, "float32": FORMULA},
     ("jax", "full"): ARRAY,
     ("keras-tensorflow", "full"): ARRAY,
     ("keras-jax", "full"): ARRAY,

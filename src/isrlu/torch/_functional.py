@@ -2,12 +2,14 @@
 
 import math
 
+import torch
 from torch import Tensor
-from torch.compiler import is_dynamo_compiling
+from torch._C._functorch import get_dynamic_layer_stack_depth
+from torch.compiler import is_dynamo_compiling, is_exporting
 
 from isrlu import _core
 from isrlu._checks import check_alpha, check_method
-from isrlu.torch import _formula, _native
+from isrlu.torch import _formula, _native, _traced
 
 FORMULAS = {"isrlu": _formula.isrlu, "isru": _formula.isru}
 _fast = _core.fast_forward
@@ -63,7 +65,7 @@ def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tens
     _check_input(x)
     if not is_dynamo_compiling() and _native.takes(x):
         return _native.apply("isru_sigmoid", x, 1.0, inplace, method)
-    return x.copy_(_formula.isru_sigmoid(x.clone())) if inplace else _formula.isru_sigmoid(x)
+    return _composite("isru_sigmoid", x, 1.0, inplace)
 
 
 def _with_alpha(name: str, x: Tensor, alpha: float | Tensor, inplace: bool, method: str) -> Tensor:
@@ -76,9 +78,28 @@ def _with_alpha(name: str, x: Tensor, alpha: float | Tensor, inplace: bool, meth
         alpha = check_alpha(alpha)
     if not is_dynamo_compiling() and _native.takes(x) and (not isinstance(alpha, Tensor) or _native.takes(alpha)):
         return _native.apply(name, x, alpha, inplace, method)
-    alpha = _formula.per_channel(alpha, x)
-    formula = FORMULAS[name]
-    return x.copy_(formula(x.clone(), alpha)) if inplace else formula(x, alpha)
+    return _composite(name, x, _formula.per_channel(alpha, x), inplace)
+
+
+def _composite(name: str, x: Tensor, alpha: float | Tensor, inplace: bool) -> Tensor:
+    """The function in torch ops, in the form that suits who traces it."""
+    if inplace:
+        return x.copy_(_composite(name, x.clone(), alpha, False))
+    if _compiled():
+        return _traced.differentiable(name, x, alpha)
+    if _to_onnx():
+        return _traced.value(name, x, alpha)
+    return _formula.isru_sigmoid(x) if name == "isru_sigmoid" else FORMULAS[name](x, alpha)
+
+
+def _compiled() -> bool:
+    """Whether torch.compile is at work, without torch.export or a function transform, which want more derivatives."""
+    return is_dynamo_compiling() and not is_exporting() and get_dynamic_layer_stack_depth() == 0
+
+
+def _to_onnx() -> bool:
+    """Whether torch.onnx.export(dynamo=True) is at work."""
+    return is_exporting() and not is_dynamo_compiling() and torch.onnx.is_in_onnx_export()
 
 
 def _check_input(x: Tensor) -> None:

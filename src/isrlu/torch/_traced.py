@@ -1,0 +1,103 @@
+"""The functions for torch.compile and the ONNX exporter: fewer operators than `_formula`, and the paper's derivatives.
+
+Autograd would differentiate every factor; given r^3 and -f^3 / 2, r = 1 / sqrt(1 + alpha x^2), a compiled graph has one
+root and one division in each direction, and errors like the kernels'. Function transforms and double backward
+need derivatives of every order: `_formula` is theirs.
+
+Nothing here compares x with another tensor. Inductor takes such a comparison for a reduction and keeps its truth values
+for the backward pass, and on CPU it packs and unpacks those one by one, at 20 times the price of the whole function.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from isrlu import _formula
+from isrlu._formula import inverse_root, isru_sigmoid
+from isrlu.torch._formula import compute
+
+FAR = {torch.float32: _formula.FAR["float32"], torch.float64: _formula.FAR["float64"]}
+
+
+def value(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
+    """The function of that name; alpha is a number or broadcasts against x, and isru_sigmoid takes no notice of it."""
+    wide = compute(x)
+    if name == "isru_sigmoid":
+        return _sigmoid(wide).to(x.dtype)
+    return (_isrlu if name == "isrlu" else _isru)(wide, _like(alpha, wide)).to(x.dtype)
+
+
+def differentiable(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
+    """The same with its derivatives in x and alpha."""
+    wide = compute(x)
+    if name == "isru_sigmoid":
+        return Sigmoid.apply(wide).to(x.dtype)
+    return WithAlpha.apply(wide, _like(alpha, wide), name == "isrlu").to(x.dtype)
+
+
+class WithAlpha(torch.autograd.Function):
+    """f(x, alpha) with df/dx = r^3 and, for a tensor, df/dalpha = -f^3 / 2. x has the dtype that is computed in."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: float | Tensor, linear: bool) -> Tensor:
+        learned = isinstance(alpha, Tensor)
+        ctx.save_for_backward(x, *([alpha] if learned else []))
+        ctx.how = None if learned else alpha, linear
+        return (_isrlu if linear else _isru)(x, alpha)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, *learned = ctx.saved_tensors
+        number, linear = ctx.how
+        alpha = learned[0] if learned else number
+        top = torch.finfo(x.dtype).max
+        r = inverse_root(torch, x.clamp(-top, top), alpha)  # infinity times an alpha of 0 would be NaN
+        slope = torch.where(x >= 0, 1.0, r * r * r) if linear else r * r * r
+        if not learned:
+            return grad * slope, None, None
+        f = _isru(x, alpha)
+        by_alpha = torch.where(x >= 0, 0.0, -0.5 * f * f * f) if linear else -0.5 * f * f * f
+        return grad * slope, (grad * by_alpha).sum_to_size(alpha.shape), None
+
+
+class Sigmoid(torch.autograd.Function):
+    """isru_sigmoid(x), with the derivative r^3 / 4, r = 1 / sqrt(1 + x^2/4)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return _sigmoid(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        r = inverse_root(torch, x * 0.5, 1.0)
+        return grad * (0.25 * r * r * r)
+
+
+def _isrlu(x: Tensor, alpha: float | Tensor) -> Tensor:
+    """x for x >= 0, else isru(x). The larger of the two is the right one, because the root is 1 or more."""
+    return torch.maximum(x, _isru(x, alpha))
+
+
+def _isru(x: Tensor, alpha: float | Tensor) -> Tensor:
+    """x / sqrt(1 + alpha x^2), x held within +-far / sqrt(alpha): there f is saturated, and alpha x^2 still finite."""
+    if not isinstance(alpha, Tensor):
+        if alpha == 0:
+            return x.clone()
+        limit = FAR[x.dtype] / math.sqrt(alpha)
+        m = x.clamp(-limit, limit)
+        return m / torch.sqrt(1 + (alpha * m) * m)
+    limits = FAR[x.dtype] / alpha.sqrt()
+    m = torch.clamp(x, -limits, limits)
+    return torch.where(alpha == 0, x, m / torch.sqrt(1 + (alpha * m) * m))
+
+
+def _sigmoid(x: Tensor) -> Tensor:
+    return isru_sigmoid(torch, x, FAR[x.dtype])[0]
+
+
+def _like(alpha: float | Tensor, x: Tensor) -> float | Tensor:
+    return alpha.to(x.dtype) if isinstance(alpha, Tensor) else alpha

@@ -142,3 +142,23 @@ def test_bad_layer_arguments() -> None:
         ISRU(shared_axes=[1])
     with pytest.raises(TypeError, match="alpha must be a real number or an array of them, got '1'"):
         isrlu(_data(2), "1")
+
+
+@pytest.mark.parametrize(
+    ("shared", "shape", "message"),
+    [
+        ([3], (4, 3), r"shared_axes holds 3: .* has axes \[1, 2\] to share"),
+        ([-1], (4, 3), r"shared_axes holds -1: .* has axes \[1, 2\] to share"),
+        ([2], (None, 3), "axis 1 of the input .* has no fixed size: share it"),
+    ],
+)
+def test_alpha_that_has_no_shape_is_refused(shared: list[int], shape: tuple[int | None, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ISRLU(learnable=True, shared_axes=shared)(keras.Input(shape))
+
+
+def test_bad_tensors_are_refused() -> None:
+    with pytest.raises(TypeError, match="isrlu takes real arrays, got complex64"):
+        isrlu(_data(2).astype("complex64"))
+    with pytest.raises(TypeError, match="on a symbolic tensor alpha must be a number"):
+        isrlu(keras.Input((2,)), np.ones(2, "float32"))

@@ -96,11 +96,22 @@ class _WithAlpha(keras.layers.Layer):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         if self.learnable:
-            shape = [1 if axis in self.shared_axes else size for axis, size in enumerate(input_shape)][1:]
+            shape = self._alpha_shape(input_shape)
             # autocast=False: alpha stays in float32 in a mixed-precision model.
             start = keras.initializers.Constant(math.log(self.initial_alpha))
             self.log_alpha = self.add_weight(name="log_alpha", shape=shape, initializer=start, autocast=False)
         self.built = True
+
+    def _alpha_shape(self, input_shape: tuple[int | None, ...]) -> list[int | None]:
+        axes = range(1, len(input_shape))
+        if unknown := [axis for axis in self.shared_axes if axis not in axes]:
+            raise ValueError(
+                f"shared_axes holds {unknown[0]}: an input of shape {input_shape} has axes {[*axes]} to share"
+            )
+        shape = [1 if axis in self.shared_axes else input_shape[axis] for axis in axes]
+        if None in shape:
+            raise ValueError(f"axis {shape.index(None) + 1} of the input {input_shape} has no fixed size: share it")
+        return shape
 
     @property
     def alpha(self) -> Any:
@@ -138,6 +149,10 @@ def _with_alpha(name: str, layer: type[_WithAlpha], x: Any, alpha: Any) -> Any:
     number = not (ops.is_tensor(alpha) or isinstance(alpha, (keras.Variable, np.ndarray)))
     alpha = check_alpha(alpha) if number else ops.convert_to_tensor(alpha)
     if isinstance(x, keras.KerasTensor):
+        if not number:
+            raise TypeError(
+                f"on a symbolic tensor alpha must be a number: {layer.__name__}(learnable=True) has a tensor"
+            )
         return layer(alpha)(x)
     x = _floating(x)
     if own is not None and (number or BACKEND == "jax"):
@@ -178,6 +193,8 @@ def _upstream(args: tuple[Any, ...], upstream: Any) -> Any:
 
 def _floating(x: Any) -> Any:
     x = ops.convert_to_tensor(x)
+    if "complex" in (dtype := keras.backend.standardize_dtype(x.dtype)):
+        raise TypeError(f"isrlu takes real arrays, got {dtype}")
     return x if keras.backend.is_float_dtype(x.dtype) else ops.cast(x, keras.config.floatx())
 
 

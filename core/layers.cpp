@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -24,6 +25,7 @@ using Address = std::uintptr_t;
 void* pointer(Address a) { return reinterpret_cast<void*>(a); }
 
 constexpr std::size_t least_rows = 4;  // of the batch, below which a second thread would read all the weights for too little
+constexpr std::size_t least_products = 1 << 23;  // bytes of gates times width of the input, below which a second thread would come too late
 
 template <std::size_t N> int position(const char* what, std::string_view word, const std::string_view (&names)[N], std::size_t count = N)
 {
@@ -71,36 +73,82 @@ struct Free {
 };
 using Memory = std::unique_ptr<void, Free>;
 
-// W_hh [columns hidden, hidden] for the product with the state, or, transposed, with the gradients. A GRU's rows r z n become n r z.
-Memory packed(const Chosen& c, const void* weight, std::size_t hidden, bool transposed)
+Memory allocate(std::size_t bytes) { return Memory(::operator new(bytes, std::align_val_t(64))); }
+
+// W_ih or W_hh [columns hidden, width] for the product with inputs or states, or, transposed, with the gradients.
+Memory packed(const Chosen& c, const void* weight, std::size_t hidden, std::size_t width, std::size_t shift, bool transposed)
 {
-    const std::size_t rows = state_columns(c.cell) * hidden, shift = c.cell == Cell::gru ? 2 * hidden : 0;
-    const std::size_t size = transposed ? c.packing->size(rows, hidden) : c.packing->size(hidden, rows);
-    Memory memory(::operator new(size * c.size, std::align_val_t(64)));
-    c.packing->pack(weight, rows, hidden, shift, transposed, memory.get());
+    const std::size_t rows = state_columns(c.cell) * hidden;
+    Memory memory = allocate(c.size * (transposed ? c.packing->size(rows, width) : c.packing->size(width, rows)));
+    c.packing->pack(weight, rows, width, shift, transposed, memory.get());
     return memory;
 }
 
-void layer_forward(int kernel, std::size_t steps, std::size_t batch, std::size_t hidden, Address sizes, bool reverse, Address weight, Address h0,
-                   Address c0, Address gates, Address y, Address cells, bool keep)
+// W_hh; a GRU's rows r z n become n r z.
+Memory packed_state(const Chosen& c, const void* weight, std::size_t hidden, bool transposed)
 {
-    const nb::gil_scoped_release release;
-    const Chosen c = chosen(kernel);
-    const Memory weights = packed(c, pointer(weight), hidden, false);
-    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, weights.get(), pointer(h0), pointer(c0)};
-    const LayerForward call{layer, pointer(gates), pointer(y), pointer(cells), keep};
-    parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { c.kernels->forward(call, from, to); });
+    return packed(c, weight, hidden, hidden, c.cell == Cell::gru ? 2 * hidden : 0, transposed);
 }
 
-void layer_backward(int kernel, std::size_t steps, std::size_t batch, std::size_t hidden, Address sizes, bool reverse, Address weight, Address h0,
-              Address c0, Address gates, Address y, Address cells, Address grad_y, Address slopes, Address dh, Address dc)
+// Initial states that were not given.
+struct Zeros {
+    Memory memory;
+    const void *h0, *c0;
+    Zeros(const void* h, const void* c, std::size_t bytes) : memory(h ? nullptr : allocate(bytes)), h0(h), c0(c)
+    {
+        if (!h) h0 = c0 = std::memset(memory.get(), 0, bytes);
+    }
+};
+
+// Each sequence's row of the last step that it takes part in, copied from [rows, bytes] to [batch, bytes].
+void copy_last(const Layer& layer, std::size_t rows, std::size_t bytes, const void* from, void* to)
+{
+    const auto copy = [&](std::size_t row, std::size_t b, std::size_t count) {
+        std::memcpy(static_cast<char*>(to) + b * bytes, static_cast<const char*>(from) + row * bytes, count * bytes);
+    };
+    if (layer.reverse) return copy(0, 0, layer.batch);
+    if (!layer.sizes) return copy(rows - layer.batch, 0, layer.batch);
+    std::size_t row = rows, done = 0;
+    for (std::size_t t = layer.steps; t-- > 0;) {
+        const std::size_t size = static_cast<std::size_t>(layer.sizes[t]);
+        row -= size;
+        copy(row + done, done, size - done);
+        done = size;
+    }
+}
+
+// `gates` and, of an LSTM, `cells` are null in inference.
+void layer_forward(int kernel, std::size_t steps, std::size_t batch, std::size_t hidden, Address sizes, bool reverse, Address w_hh, Address h0, Address c0,
+                   std::size_t rows, std::size_t width, Address x, Address w_ih, Address b_ih, Address b_hh, Address gates, Address y, Address cells,
+                   Address h, Address c)
 {
     const nb::gil_scoped_release release;
-    const Chosen c = chosen(kernel);
-    const Memory weights = packed(c, pointer(weight), hidden, true);
-    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, weights.get(), pointer(h0), pointer(c0)};
+    const Chosen k = chosen(kernel);
+    const bool keep = gates != 0;
+    const std::size_t wide = 4 * hidden * k.size, state = hidden * k.size;
+    const Memory weights = packed_state(k, pointer(w_hh), hidden, false), input_weights = packed(k, pointer(w_ih), hidden, width, 0, false);
+    const Memory start = allocate(wide), buffer = keep ? nullptr : allocate(rows * wide);
+    k.kernels->start(hidden, pointer(b_ih), pointer(b_hh), start.get());
+    const Zeros states(pointer(h0), pointer(c0), batch * state);
+    if (c && !keep) std::memcpy(pointer(c), states.c0, batch * state);
+    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, weights.get(), states.h0, states.c0};
+    const LayerForward call{layer, width, pointer(x), input_weights.get(), start.get(), keep ? pointer(gates) : buffer.get(), pointer(y), pointer(keep ? cells : c), keep};
+    parallel(rows, 1 + least_products / (wide * width), [&](std::size_t from, std::size_t to) { k.kernels->input(call, from, to); });
+    parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { k.kernels->forward(call, from, to); });
+    copy_last(layer, rows, state, pointer(y), pointer(h));
+    if (c && keep) copy_last(layer, rows, state, pointer(cells), pointer(c));
+}
+
+void layer_backward(int kernel, std::size_t steps, std::size_t batch, std::size_t hidden, Address sizes, bool reverse, Address w_hh, Address h0, Address c0,
+                    Address gates, Address y, Address cells, Address grad_y, Address slopes, Address dh, Address dc)
+{
+    const nb::gil_scoped_release release;
+    const Chosen k = chosen(kernel);
+    const Memory weights = packed_state(k, pointer(w_hh), hidden, true);
+    const Zeros states(pointer(h0), pointer(c0), batch * hidden * k.size);
+    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, weights.get(), states.h0, states.c0};
     const LayerBackward call{layer, pointer(gates), pointer(y), pointer(cells), pointer(grad_y), pointer(slopes), pointer(dh), pointer(dc)};
-    parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { c.kernels->backward(call, from, to); });
+    parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { k.kernels->backward(call, from, to); });
 }
 
 // Seconds for `loops` calls of the gates' kernel alone, of any instruction set.
@@ -119,9 +167,10 @@ double time_gates(std::string_view simd, int kernel, std::size_t rows, std::size
 void add_layer_functions(nb::module_& m)
 {
     m.def("layer_kernel", layer_kernel, "cell"_a, "gates"_a, "dtype"_a, "The number by which the calls below know a kind of recurrent layer.");
-    m.def("layer_forward", layer_forward, "kernel"_a, "steps"_a, "batch"_a, "hidden"_a, "sizes"_a, "reverse"_a, "weight"_a, "h0"_a, "c0"_a, "gates"_a,
-          "y"_a, "cells"_a, "keep"_a, "Outputs of a layer in one direction; see core/recurrent.hpp.");
-    m.def("layer_backward", layer_backward, "kernel"_a, "steps"_a, "batch"_a, "hidden"_a, "sizes"_a, "reverse"_a, "weight"_a, "h0"_a, "c0"_a, "gates"_a,
+    m.def("layer_forward", layer_forward, "kernel"_a, "steps"_a, "batch"_a, "hidden"_a, "sizes"_a, "reverse"_a, "w_hh"_a, "h0"_a, "c0"_a, "rows"_a,
+          "width"_a, "x"_a, "w_ih"_a, "b_ih"_a, "b_hh"_a, "gates"_a, "y"_a, "cells"_a, "h"_a, "c"_a,
+          "Outputs and last states of a layer in one direction; see core/recurrent.hpp.");
+    m.def("layer_backward", layer_backward, "kernel"_a, "steps"_a, "batch"_a, "hidden"_a, "sizes"_a, "reverse"_a, "w_hh"_a, "h0"_a, "c0"_a, "gates"_a,
           "y"_a, "cells"_a, "grad_y"_a, "slopes"_a, "dh"_a, "dc"_a, "Gradients of the gates' arguments and of the initial states.");
     m.def("time_gates", time_gates, "simd"_a, "kernel"_a, "rows"_a, "hidden"_a, "gates"_a, "h"_a, "c"_a, "new_h"_a, "new_c"_a, "loops"_a,
           "Seconds for `loops` calls of the gates' kernel alone.");

@@ -27,7 +27,11 @@ struct Layer {
     const void *h0, *c0;  // [batch, hidden]
 };
 struct LayerForward : Layer {
-    void* gates;  // [rows, 4 hidden]: the input's part on entry, the gates' outputs on return if they are kept
+    std::size_t width;  // of the input
+    const void* x;  // [rows, width]
+    const void* input_weights;  // packed
+    const void* start;  // [4 hidden]: the biases, from which a row of gates starts
+    void* gates;  // [rows, 4 hidden]: the gates' outputs on return if they are kept
     void* y;  // [rows, hidden]
     void* cells;  // [rows, hidden] if they are kept, else [batch, hidden] with c0 on entry and the last cell states on return
     bool keep;
@@ -38,19 +42,21 @@ struct LayerBackward : Layer {
     void *dh, *dc;  // [batch, hidden]: gradients of the last states on entry, of the initial ones on return
 };
 
-// Kernels of one cell, kind of gates and type. `from` and `to` are rows of the batch.
+// Kernels of one cell, kind of gates and type. `from` and `to` are rows of the batch, of `input` those of all steps.
 struct Recurrence {
+    void (*start)(std::size_t hidden, const void* b_ih, const void* b_hh, void* row);
+    void (*input)(const LayerForward&, std::size_t from, std::size_t to);
     void (*forward)(const LayerForward&, std::size_t from, std::size_t to);
     void (*backward)(const LayerBackward&, std::size_t from, std::size_t to);
     // the gates of one step alone: rows of 4 hidden, states of hidden
     void (*gates)(std::size_t rows, std::size_t hidden, void* gates, const void* h, const void* c, void* new_h, void* new_c, bool keep);
 };
 
-// The weights of the state, W [rows, hidden], laid out for the product: with the state's rows (a sum over hidden), or, transposed, with the
-// gradients' (a sum over W's rows). W's row (i + shift) % rows stands at place i.
+// Weights W [rows, width] laid out for the product: with rows of states or inputs (a sum over width), or, transposed, with the gradients' (a sum
+// over W's rows). W's row (i + shift) % rows stands at place i.
 struct Packing {
     std::size_t (*size)(std::size_t depth, std::size_t columns);  // elements
-    void (*pack)(const void* weights, std::size_t rows, std::size_t hidden, std::size_t shift, bool transposed, void* packed);
+    void (*pack)(const void* weights, std::size_t rows, std::size_t width, std::size_t shift, bool transposed, void* packed);
 };
 
 // What one instruction set's build offers for recurrent layers: a table of its own, as these kernels compile apart from the others.

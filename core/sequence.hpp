@@ -1,97 +1,13 @@
-// A whole sequence in one call: for each step the state's product with the weights, which were packed once, and the gates' kernel.
-//
-// The product c += a b computes 3 rows by 4 batches at a time: 12 sums, 3 numbers of a, 1 batch of b, which are AVX2's 16 registers. Weights
-// are packed in panels of 4 batches, so that a panel is read once for all rows of a step. A single row takes two panels at a time, as 4 chains of
-// dependent additions would wait for each other. Each sum runs over k in order, whatever the tile: a row's result does not depend on the rows around it.
+// A whole sequence in one call: the product of all inputs with their weights, then for each step the state's product and the gates' kernel.
 #pragma once
 
 #include <algorithm>
 
 #include "gates.hpp"
+#include "product.hpp"
 
 namespace isrlu {
 namespace {
-
-template <class T, class Isa> struct Product {
-    using V = vec<T, Isa>;
-    static constexpr std::size_t lanes = traits<V>::lanes, wide = 4, panel = wide * lanes;
-
-    static std::size_t panels(std::size_t columns) { return (columns + panel - 1) / panel; }
-    static std::size_t size(std::size_t depth, std::size_t columns) { return panels(columns) * panel * depth; }
-
-    static void pack(const void* weights, std::size_t rows, std::size_t hidden, std::size_t shift, bool transposed, void* packed)
-    {
-        const auto row = [&](std::size_t i) { return static_cast<const T*>(weights) + (i + shift) % rows * hidden; };
-        const std::size_t depth = transposed ? rows : hidden, columns = transposed ? hidden : rows;
-        T* to = static_cast<T*>(packed);
-        std::fill_n(to + (panels(columns) - 1) * panel * depth, panel * depth, T(0));  // the last panel may have columns to spare
-        for (std::size_t n = 0; n < columns; n += panel, to += panel * depth) {
-            const std::size_t count = std::min(panel, columns - n);
-            if (transposed)
-                for (std::size_t k = 0; k < depth; ++k) std::memcpy(to + k * panel, row(k) + n, count * sizeof(T));
-            else
-                for (std::size_t j = 0; j < count; ++j) {
-                    const T* from = row(n + j);
-                    for (std::size_t k = 0; k < depth; ++k) to[k * panel + j] = from[k];
-                }
-        }
-    }
-
-    // c[R, P panels] += a[R, depth] b
-    template <int R, int P> [[gnu::noinline]] static void tile(const T* a, std::size_t a_step, const T* b, std::size_t depth, T* c, std::size_t c_step)
-    {
-        V sums[R][P * wide];
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-            for (std::size_t j = 0; j < P * wide; ++j) sums[r][j] = read<V>(c + r * c_step + j * lanes);
-        for (std::size_t k = 0; k < depth; ++k) {
-            V x[R];
-#pragma GCC unroll 8
-            for (int r = 0; r < R; ++r) x[r] = V(a[r * a_step + k]);
-#pragma GCC unroll 8
-            for (std::size_t j = 0; j < P * wide; ++j) {
-                const V w = read<V>(b + j / wide * panel * depth + k * panel + j % wide * lanes);
-#pragma GCC unroll 8
-                for (int r = 0; r < R; ++r) sums[r][j] = fma(x[r], w, sums[r][j]);
-            }
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-            for (std::size_t j = 0; j < P * wide; ++j) write(c + r * c_step + j * lanes, sums[r][j]);
-    }
-
-    template <int R, int P = 1> static void at(const T* a, std::size_t a_step, const T* b, std::size_t depth, T* c, std::size_t c_step, std::size_t columns)
-    {
-        if (columns >= P * panel) return tile<R, P>(a, a_step, b, depth, c, c_step);
-        T padded[R * P * panel] = {};
-        for (int r = 0; r < R; ++r) std::memcpy(padded + r * P * panel, c + r * c_step, columns * sizeof(T));
-        tile<R, P>(a, a_step, b, depth, padded, P * panel);
-        for (int r = 0; r < R; ++r) std::memcpy(c + r * c_step, padded + r * P * panel, columns * sizeof(T));
-    }
-
-    // c[rows, columns] += a[rows, depth] b, b packed
-    static void add(std::size_t rows, std::size_t depth, std::size_t columns, const T* a, std::size_t a_step, const T* b, T* c, std::size_t c_step)
-    {
-        if (rows == 1) {
-            std::size_t n = 0;
-            for (; n + panel < columns; n += 2 * panel) at<1, 2>(a, a_step, b + n * depth, depth, c + n, c_step, columns - n);
-            if (n < columns) at<1>(a, a_step, b + n * depth, depth, c + n, c_step, columns - n);
-            return;
-        }
-        for (std::size_t n = 0; n < columns; n += panel)
-            for (std::size_t r = 0; r < rows;) {
-                const std::size_t left = rows - r, count = left == 4 || left == 2 ? 2 : std::min<std::size_t>(left, 3);
-                const T* x = a + r * a_step;
-                T* y = c + r * c_step + n;
-                if (count == 3) at<3>(x, a_step, b + n * depth, depth, y, c_step, columns - n);
-                else if (count == 2) at<2>(x, a_step, b + n * depth, depth, y, c_step, columns - n);
-                else at<1>(x, a_step, b + n * depth, depth, y, c_step, columns - n);
-                r += count;
-            }
-    }
-};
 
 // A step's rows of the batch [from, to): where they lie, and where their previous state is: among the rows of the step before, for the first
 // `continued` of them, else in the initial states.
@@ -132,18 +48,46 @@ template <Cell C, Gates K, class T, class Isa> struct SequenceOf {
         if (s.continued < s.to) f(s.continued, s.to, h0 + fresh, c0 ? c0 + fresh : nullptr);
     }
 
+    // What a row of gates starts from: the biases, each of which may be missing.
+    static void start(std::size_t hidden, const void* b_ih, const void* b_hh, void* row)
+    {
+        const auto bias = [](const void* b, std::size_t i) { return b ? static_cast<const T*>(b)[i] : T(0); };
+        T* to = static_cast<T*>(row);
+        for (std::size_t i = 0; i < 4 * hidden; ++i) {
+            if constexpr (C == Cell::lstm) to[i] = bias(b_ih, i) + bias(b_hh, i);
+            else if (i < hidden) to[i] = bias(b_hh, 2 * hidden + i);  // q has the state's bias of n, n the input's
+            else to[i] = bias(b_ih, i - hidden) + (i < 3 * hidden ? bias(b_hh, i - hidden) : T(0));
+        }
+    }
+
+    // The input's part of the gates' arguments for the rows [from, to).
+    static void input(const LayerForward& layer, std::size_t from, std::size_t to)
+    {
+        const std::size_t wide = 4 * layer.hidden, skipped = wide - columns * layer.hidden;
+        const T* x = static_cast<const T*>(layer.x);
+        T* gates = static_cast<T*>(layer.gates);
+        for (std::size_t end; from < to; from = end) {
+            end = std::min(from + P::many_rows, to);
+            for (std::size_t row = from; row < end; ++row) std::memcpy(gates + row * wide, layer.start, wide * sizeof(T));
+            P::add(end - from, layer.width, columns * layer.hidden, x + from * layer.width, layer.width, static_cast<const T*>(layer.input_weights),
+                   gates + from * wide + skipped, wide);
+        }
+    }
+
     static void forward(const LayerForward& layer, std::size_t from, std::size_t to)
     {
         const std::size_t hidden = layer.hidden;
         T *y = static_cast<T*>(layer.y), *cells = static_cast<T*>(layer.cells), *gates = static_cast<T*>(layer.gates);
+        bool turn = false;
         each_step(layer, from, to, false, [&](const Step& s) {
             stretches(s, hidden, y, cells, layer, [&](std::size_t first, std::size_t end, const T* h, const T* c) {
                 const std::size_t row = s.row + first, rows = end - first;
                 T* g = gates + row * 4 * hidden;
-                P::add(rows, hidden, columns * hidden, h, hidden, static_cast<const T*>(layer.weights), g, 4 * hidden);
+                P::add(rows, hidden, columns * hidden, h, hidden, static_cast<const T*>(layer.weights), g, 4 * hidden, turn);
                 T* state = cells ? cells + (layer.keep ? row : first) * hidden : nullptr;
                 Kernel::forward(rows, hidden, g, h, layer.keep ? c : state, y + row * hidden, state, layer.keep);
             });
+            turn = !turn;
         });
     }
 
@@ -152,6 +96,7 @@ template <Cell C, Gates K, class T, class Isa> struct SequenceOf {
         const std::size_t hidden = layer.hidden;
         const T *y = static_cast<const T*>(layer.y), *cells = static_cast<const T*>(layer.cells);
         T *slopes = static_cast<T*>(layer.slopes), *dh = static_cast<T*>(layer.dh), *dc = static_cast<T*>(layer.dc);
+        bool turn = false;
         each_step(layer, from, to, true, [&](const Step& s) {
             stretches(s, hidden, y, cells, layer, [&](std::size_t first, std::size_t end, const T* h, const T* c) {
                 const std::size_t row = s.row + first, rows = end - first;
@@ -159,8 +104,9 @@ template <Cell C, Gates K, class T, class Isa> struct SequenceOf {
                 const T* grad_y = static_cast<const T*>(layer.grad_y) + row * hidden;
                 T *slope = slopes + row * 4 * hidden, *d = dh + first * hidden;
                 Kernel::backward(rows, hidden, g, h, c, cells ? cells + row * hidden : nullptr, grad_y, slope, d, dc ? dc + first * hidden : nullptr);
-                P::add(rows, columns * hidden, hidden, slope, 4 * hidden, static_cast<const T*>(layer.weights), d, hidden);
+                P::add(rows, columns * hidden, hidden, slope, 4 * hidden, static_cast<const T*>(layer.weights), d, hidden, turn);
             });
+            turn = !turn;
         });
     }
 
@@ -169,7 +115,7 @@ template <Cell C, Gates K, class T, class Isa> struct SequenceOf {
         Kernel::forward(rows, hidden, static_cast<T*>(gates), static_cast<const T*>(h), static_cast<const T*>(c), static_cast<T*>(new_h),
                         static_cast<T*>(new_c), keep);
     }
-    static constexpr Recurrence kernels() { return {forward, backward, gates}; }
+    static constexpr Recurrence kernels() { return {start, input, forward, backward, gates}; }
 };
 
 template <class Isa> constexpr LayerKernels build_layers()

@@ -58,13 +58,20 @@ bool type_of(const DLTensor& t, Type& type)
     return t.lanes == 1;
 }
 
+bool contiguous(const DLTensor& t)
+{
+    std::int64_t n = 1;
+    for (int i = t.ndim; i-- > 0; n *= t.shape[i])
+        if (t.shape[i] != 1 && t.strides[i] != n) return false;
+    return true;
+}
+
 // Number of elements if they fill a stretch of memory, in whatever order of dims; 0 if they do not.
 std::size_t dense_size(const DLTensor& t)
 {
     std::int64_t n = 1;
-    bool contiguous = true;
-    for (int i = t.ndim; i-- > 0; n *= t.shape[i]) contiguous = contiguous && (t.shape[i] == 1 || t.strides[i] == n);
-    if (contiguous || n == 0) return static_cast<std::size_t>(n);
+    for (int i = 0; i < t.ndim; ++i) n *= t.shape[i];
+    if (n == 0 || contiguous(t)) return static_cast<std::size_t>(n);
     std::int64_t covered = 1;  // the dims whose strides follow each other from 1 on, found one by one
     for (int found = 0; found < t.ndim; ++found) {
         int next = 0;
@@ -236,6 +243,18 @@ PyObject* fast_backward(PyObject*, PyObject* const* args, Py_ssize_t count)
     });
 }
 
+// plain(*tensors): whether all are contiguous float32 or float64 tensors of one dtype on the CPU, and nobody watches. None stands for no tensor.
+PyObject* plain(PyObject*, PyObject* const* args, Py_ssize_t count)
+{
+    Dense first, next;
+    if (count == 0 || !look(args[0], first) || (first.type != Type::float32 && first.type != Type::float64)) Py_RETURN_FALSE;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        if (args[i] == Py_None) continue;
+        if (!look(args[i], next) || next.type != first.type || next.n < 2 || !contiguous(next.t)) Py_RETURN_FALSE;
+    }
+    return PyBool_FromLong(!observed());
+}
+
 void connect_torch(nb::object tensor, nb::object parameter, nb::object empty_like, nb::object is_grad_enabled, nb::object dispatch_modes,
                    nb::object tracing_state, nb::object with_gradient, nb::dict forward_ad, nb::object exchange)
 {
@@ -264,6 +283,7 @@ void add_tensor_functions(nb::module_& m)
     static PyMethodDef definitions[] = {
         define("fast_forward", fast_forward, "fast_forward(x, function, alpha, method, inplace): f(x) for a plain CPU tensor, else None."),
         define("plain_forward", plain_forward, "plain_forward(x, function, alpha, method, inplace): f(x) without asking who watches."),
+        define("plain", plain, "plain(*tensors): whether all are contiguous CPU tensors of one dtype, float32 or float64, that nobody watches."),
         define("fast_backward", fast_backward, "fast_backward(saved, grad, function, alpha, method, from_output): grad f', or None."),
     };
     for (PyMethodDef& definition : definitions) m.attr(definition.ml_name) = nb::steal(PyCFunction_New(&definition, nullptr));

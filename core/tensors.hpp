@@ -5,7 +5,7 @@
 
 namespace isrlu {
 
-// Adds `connect_torch`, `fast_forward`, `plain_forward` and `fast_backward` to the module.
+// Adds `connect_torch`, `fast_forward`, `plain_forward`, `fast_backward` and `plain` to the module.
 void add_tensor_functions(nanobind::module_& m);
 
 }  // namespace isrlu

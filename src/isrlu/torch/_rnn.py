@@ -1,6 +1,7 @@
 """LSTM and GRU with isru in the place of tanh and isru_sigmoid in that of the sigmoid; all else as torch.nn has it."""
 
 from collections.abc import Sequence
+from operator import is_not
 from typing import Any, ClassVar, Self
 
 import torch
@@ -51,7 +52,8 @@ class _Recurrent(_Gated):
 
     def forward(self: Any, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
         """Outputs and last states; arguments and shapes as of torch.nn's module."""
-        self._update_flat_weights()
+        if any(map(is_not, self._flat_weights, map(self._parameters.get, self._flat_weights_names))):
+            self._update_flat_weights()  # parametrized, or by torch.func.functional_call
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
         if input.dim() not in (2, 3):
@@ -66,7 +68,7 @@ class _Recurrent(_Gated):
                 dims = ", ".join(f"{state.dim()}-D" for state in states)
                 raise RuntimeError(f"For {kind} input, the initial states should also be {kind[-3:]} but got {dims}")
             states = states if batched else tuple(state.unsqueeze(1) for state in states)
-        states = self._checked(input, states, None)
+        self._check(input, states, None)
         steps = input.transpose(0, 1) if self.batch_first else input
         length, batch, _ = steps.shape
         if length == 0:
@@ -89,21 +91,19 @@ class _Recurrent(_Gated):
             )
         if hx is not None:
             hx = self._unpacked(self.permute_hidden(hx, sorted_indices))
-        data, states = self._layers(data, sizes, self._checked(data, hx, batch_sizes))
+        self._check(data, hx, batch_sizes)
+        data, states = self._layers(data, sizes, hx)
         packed = PackedSequence(data, batch_sizes, sorted_indices, unsorted_indices)
         return packed, self.permute_hidden(self._packed(states), unsorted_indices)
 
-    def _checked(self: Any, input: Tensor, states: States | None, batch_sizes: Tensor | None) -> States:
-        """The initial states, zeros if there are none; torch.nn's own checks of them and of the input."""
+    def _check(self: Any, input: Tensor, states: States | None, batch_sizes: Tensor | None) -> None:
+        """torch.nn's own checks of the input and of the initial states."""
         if states is None:
             self.check_input(input, batch_sizes)
-            size = self.get_expected_hidden_size(input, batch_sizes)
-            h = torch.zeros(size, dtype=input.dtype, device=input.device)
-            return self._with_zeros(h)
-        self.check_forward_args(input, self._packed(states), batch_sizes)
-        return states
+        else:
+            self.check_forward_args(input, self._packed(states), batch_sizes)
 
-    def _layers(self: Any, data: Tensor, sizes: Sequence[int], states: States) -> tuple[Tensor, States]:
+    def _layers(self: Any, data: Tensor, sizes: Sequence[int], states: States | None) -> tuple[Tensor, States]:
         """All layers and directions over rows as a PackedSequence has them."""
         directions = 2 if self.bidirectional else 1
         runs = self.num_layers * directions
@@ -114,7 +114,7 @@ class _Recurrent(_Gated):
             for i in range(k, k + directions):
                 flat = self._flat_weights[i * each : (i + 1) * each]
                 weights = Weights(*flat) if self.bias or not self.proj_size else Weights(*flat[:2], hr=flat[2])
-                own = tuple(state[i] for state in states)
+                own = states and tuple(state[i] for state in states)
                 native = not is_dynamo_compiling() and len(sizes) > 1 and _rnn_native.takes(data, own, weights)
                 layer = _rnn_native.layer if native else _rnn_formula.layer
                 y, new = layer(self.mode, self.gates, data, sizes, own, weights, reverse=i != k)
@@ -123,6 +123,8 @@ class _Recurrent(_Gated):
             data = outputs[0] if directions == 1 else torch.cat(outputs, 1)
             if self.dropout and self.training and k + directions < runs:
                 data = nn.functional.dropout(data, self.dropout)
+        if runs == 1:
+            return data, tuple(state.unsqueeze(0) for state in last[0])
         return data, tuple(torch.stack(each_state) for each_state in zip(*last, strict=True))
 
 
@@ -160,9 +162,6 @@ class LSTM(_Recurrent, nn.RNNBase):
         h, c = states
         return h, c
 
-    def _with_zeros(self, h: Tensor) -> States:
-        return (h, h if not self.proj_size else h.new_zeros(*h.shape[:2], self.hidden_size))
-
 
 class GRU(_Recurrent, nn.RNNBase):
     """r, z = isru_sigmoid(...), n = isru(...), h' = (1 - z) n + z h.
@@ -194,9 +193,6 @@ class GRU(_Recurrent, nn.RNNBase):
     @staticmethod
     def _packed(states: States) -> Tensor:
         return states[0]
-
-    def _with_zeros(self, h: Tensor) -> States:
-        return (h,)
 
 
 class _Cell(_Gated):

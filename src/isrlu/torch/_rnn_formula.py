@@ -55,15 +55,25 @@ def gru_step(x: Tensor, states: States, weights: Weights, gates: Gates) -> State
 STEPS = {"LSTM": lstm_step, "GRU": gru_step}
 
 
+def zeros(mode: str, like: Tensor, batch: int, weights: Weights) -> States:
+    """Initial states of a layer that was given none."""
+    h = like.new_zeros(batch, weights.hh.shape[1])  # W_hh [4 hidden or 3 hidden, size of h]
+    if mode == "GRU":
+        return (h,)
+    return h, h if weights.hr is None else like.new_zeros(batch, weights.hr.shape[1])
+
+
 def layer(
-    mode: str, gates: str, data: Tensor, sizes: Sequence[int], states: States, weights: Weights, reverse: bool
+    mode: str, gates: str, data: Tensor, sizes: Sequence[int], states: States | None, weights: Weights, reverse: bool
 ) -> tuple[Tensor, States]:
-    """Outputs [rows, hidden] and the last states of one layer in one direction.
+    """Outputs [rows, hidden] and the last states of one layer in one direction; no states are zeros.
 
     A step advances the first `sizes[t]` rows of the states. That serves both directions: forwards, a sequence that has
     ended keeps its state; backwards, one that has not begun keeps its initial one.
     """
     step = STEPS[mode]
+    if states is None:
+        states = zeros(mode, data, sizes[0], weights)
     inputs = linear(data, weights.ih, weights.b_ih).split(list(sizes))
     outputs = list(inputs)
     order = range(len(sizes))

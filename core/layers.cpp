@@ -7,9 +7,11 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <nanobind/stl/string_view.h>
 
+#include "ahead.hpp"
 #include "clock.hpp"
 #include "dispatch.hpp"
 #include "drive.hpp"
@@ -25,7 +27,7 @@ using Address = std::uintptr_t;
 void* pointer(Address a) { return reinterpret_cast<void*>(a); }
 
 constexpr std::size_t least_rows = 4;  // of the batch, below which a second thread would read all the weights for too little
-constexpr std::size_t least_products = 1 << 23;  // bytes of gates times width of the input, below which a second thread would come too late
+constexpr std::size_t least_products = 1 << 21;  // bytes of gates times width of the input, below which a second thread would come too late
 
 template <std::size_t N> int position(const char* what, std::string_view word, const std::string_view (&names)[N], std::size_t count = N)
 {
@@ -67,36 +69,66 @@ Chosen chosen(int kernel, const Kernels& build = active())
     return {&k.recurrences[cell][kernel / recurrent_types % gates_count][type], &k.packings[type], Cell(cell), type_sizes[type]};
 }
 
-// Memory on cache lines.
-struct Free {
-    void operator()(void* p) const { ::operator delete(p, std::align_val_t(64)); }
-};
-using Memory = std::unique_ptr<void, Free>;
-
-Memory allocate(std::size_t bytes) { return Memory(::operator new(bytes, std::align_val_t(64))); }
-
-// W_ih or W_hh [columns hidden, width] for the product with inputs or states, or, transposed, with the gradients.
-Memory packed(const Chosen& c, const void* weight, std::size_t hidden, std::size_t width, std::size_t shift, bool transposed)
-{
-    const std::size_t rows = state_columns(c.cell) * hidden;
-    Memory memory = allocate(c.size * (transposed ? c.packing->size(rows, width) : c.packing->size(width, rows)));
-    c.packing->pack(weight, rows, width, shift, transposed, memory.get());
-    return memory;
-}
-
-// W_hh; a GRU's rows r z n become n r z.
-Memory packed_state(const Chosen& c, const void* weight, std::size_t hidden, bool transposed)
-{
-    return packed(c, weight, hidden, hidden, c.cell == Cell::gru ? 2 * hidden : 0, transposed);
-}
-
-// Initial states that were not given.
-struct Zeros {
-    Memory memory;
-    const void *h0, *c0;
-    Zeros(const void* h, const void* c, std::size_t bytes) : memory(h ? nullptr : allocate(bytes)), h0(h), c0(c)
+// Memory for the length of one call, in pieces on cache lines. What a thread needs for usual sizes it keeps: fresh memory costs more than what
+// is done with it, as the system hands it out page by page.
+class Scratch {
+public:
+    explicit Scratch(std::size_t bytes) : own(bytes > most_kept ? allocate(bytes) : nullptr)
     {
-        if (!h) h0 = c0 = std::memset(memory.get(), 0, bytes);
+        thread_local Memory kept;
+        thread_local std::size_t size = 0;
+        if (!own && bytes > size) {
+            kept.reset();
+            size = 0;
+            kept = allocate(bytes);
+            size = bytes;
+        }
+        next = static_cast<char*>(own ? own.get() : kept.get());
+    }
+    void* take(std::size_t bytes) { return std::exchange(next, next + rounded(bytes)); }
+    static std::size_t rounded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+private:
+    struct Free {
+        void operator()(void* p) const { ::operator delete(p, std::align_val_t(64)); }
+    };
+    using Memory = std::unique_ptr<void, Free>;
+    static Memory allocate(std::size_t bytes) { return Memory(::operator new(bytes, std::align_val_t(64))); }
+    static constexpr std::size_t most_kept = 1 << 25;
+    Memory own;
+    char* next;
+};
+
+// W_ih or W_hh [columns hidden, width] for the product with inputs or states, or, transposed, with the gradients. `first` is the row to stand first.
+struct Weights {
+    const Chosen& c;
+    const void* weight;
+    std::size_t rows, width, first;
+    bool transposed;
+
+    std::size_t bytes() const { return Scratch::rounded(c.size * (transposed ? c.packing->size(rows, width) : c.packing->size(width, rows))); }
+    const void* packed(Scratch& scratch) const
+    {
+        void* to = scratch.take(bytes());
+        c.packing->pack(weight, rows, width, first, transposed, to);
+        return to;
+    }
+};
+Weights input_weights(const Chosen& c, Address weight, std::size_t hidden, std::size_t width)
+{
+    return {c, pointer(weight), state_columns(c.cell) * hidden, width, 0, false};
+}
+Weights state_weights(const Chosen& c, Address weight, std::size_t hidden, bool transposed)
+{
+    return {c, pointer(weight), state_columns(c.cell) * hidden, hidden, c.cell == Cell::gru ? 2 * hidden : 0, transposed};  // q r z from r z n
+}
+
+// Initial states; zeros where none were given.
+struct States {
+    const void *h0, *c0;
+    States(Address h, Address c, std::size_t bytes, Scratch& scratch) : h0(pointer(h)), c0(pointer(c))
+    {
+        if (!h) h0 = c0 = std::memset(scratch.take(bytes), 0, bytes);
     }
 };
 
@@ -126,15 +158,20 @@ void layer_forward(int kernel, std::size_t steps, std::size_t batch, std::size_t
     const Chosen k = chosen(kernel);
     const bool keep = gates != 0;
     const std::size_t wide = 4 * hidden * k.size, state = hidden * k.size;
-    const Memory weights = packed_state(k, pointer(w_hh), hidden, false), input_weights = packed(k, pointer(w_ih), hidden, width, 0, false);
-    const Memory start = allocate(wide), buffer = keep ? nullptr : allocate(rows * wide);
-    k.kernels->start(hidden, pointer(b_ih), pointer(b_hh), start.get());
-    const Zeros states(pointer(h0), pointer(c0), batch * state);
+    const Weights of_state = state_weights(k, w_hh, hidden, false), of_input = input_weights(k, w_ih, hidden, width);
+    Scratch scratch(of_state.bytes() + of_input.bytes() + Scratch::rounded(wide) + Scratch::rounded(batch * state) + (keep ? 0 : rows * wide));
+    const States states(h0, c0, batch * state, scratch);
+    void* start = scratch.take(wide);
+    k.kernels->start(hidden, pointer(b_ih), pointer(b_hh), start);
     if (c && !keep) std::memcpy(pointer(c), states.c0, batch * state);
-    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, weights.get(), states.h0, states.c0};
-    const LayerForward call{layer, width, pointer(x), input_weights.get(), start.get(), keep ? pointer(gates) : buffer.get(), pointer(y), pointer(keep ? cells : c), keep};
-    parallel(rows, 1 + least_products / (wide * width), [&](std::size_t from, std::size_t to) { k.kernels->input(call, from, to); });
-    parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { k.kernels->forward(call, from, to); });
+    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, of_state.packed(scratch), states.h0, states.c0};
+    const LayerForward call{layer, width, pointer(x), of_input.packed(scratch), start, keep ? pointer(gates) : scratch.take(rows * wide), pointer(y),
+                            pointer(keep ? cells : c), keep};
+    if (batch <= least_rows && rows * wide * width >= least_products) InputAhead(*k.kernels, call, rows).run();
+    else {
+        parallel(rows, 1 + least_products / (wide * width), [&](std::size_t from, std::size_t to) { k.kernels->input(call, from, to); });
+        parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { k.kernels->forward(call, from, to); });
+    }
     copy_last(layer, rows, state, pointer(y), pointer(h));
     if (c && keep) copy_last(layer, rows, state, pointer(cells), pointer(c));
 }
@@ -144,9 +181,10 @@ void layer_backward(int kernel, std::size_t steps, std::size_t batch, std::size_
 {
     const nb::gil_scoped_release release;
     const Chosen k = chosen(kernel);
-    const Memory weights = packed_state(k, pointer(w_hh), hidden, true);
-    const Zeros states(pointer(h0), pointer(c0), batch * hidden * k.size);
-    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, weights.get(), states.h0, states.c0};
+    const Weights of_state = state_weights(k, w_hh, hidden, true);
+    Scratch scratch(of_state.bytes() + batch * hidden * k.size);
+    const States states(h0, c0, batch * hidden * k.size, scratch);
+    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, of_state.packed(scratch), states.h0, states.c0};
     const LayerBackward call{layer, pointer(gates), pointer(y), pointer(cells), pointer(grad_y), pointer(slopes), pointer(dh), pointer(dc)};
     parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { k.kernels->backward(call, from, to); });
 }

@@ -50,8 +50,10 @@ template <class T, class Isa> struct Product {
             std::size_t k = from;
             for (; k + lanes <= end; k += lanes) {
                 V square[lanes];
+#pragma GCC unroll 16
                 for (std::size_t i = 0; i < lanes; ++i) square[i] = read<V>(rows[i] + k);
                 if constexpr (!is_scalar<V>) xsimd::transpose(square, square + lanes);
+#pragma GCC unroll 16
                 for (std::size_t i = 0; i < lanes; ++i) write(to + (k + i) * panel + j, square[i]);
             }
             for (; k < end; ++k)

@@ -35,6 +35,9 @@ struct LayerForward : Layer {
     void* y;  // [rows, hidden]
     void* cells;  // [rows, hidden] if they are kept, else [batch, hidden] with c0 on entry and the last cell states on return
     bool keep;
+    // called before each step with the rows whose input's part it needs; null if that is there
+    void (*before_step)(void* context, std::size_t from, std::size_t to) = nullptr;
+    void* before_step_context = nullptr;
 };
 struct LayerBackward : Layer {
     const void *gates, *y, *cells, *grad_y;  // from the forward pass; grad_y [rows, hidden]

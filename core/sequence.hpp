@@ -74,15 +74,25 @@ template <Cell C, Gates K, class T, class Isa> struct SequenceOf {
         }
     }
 
+    // The next step's row comes from another thread's cache: ask for it in time. An address outside of the array does no harm.
+    static void fetch(const T* row, std::size_t count)
+    {
+#if defined(__GNUC__)
+        for (std::size_t i = 0; i < count; i += 64 / sizeof(T)) __builtin_prefetch(row + i, 1);
+#endif
+    }
+
     static void forward(const LayerForward& layer, std::size_t from, std::size_t to)
     {
         const std::size_t hidden = layer.hidden;
         T *y = static_cast<T*>(layer.y), *cells = static_cast<T*>(layer.cells), *gates = static_cast<T*>(layer.gates);
         bool turn = false;
         each_step(layer, from, to, false, [&](const Step& s) {
+            if (layer.before_step) layer.before_step(layer.before_step_context, s.row + s.from, s.row + s.to);
             stretches(s, hidden, y, cells, layer, [&](std::size_t first, std::size_t end, const T* h, const T* c) {
                 const std::size_t row = s.row + first, rows = end - first;
                 T* g = gates + row * 4 * hidden;
+                if (layer.before_step && rows == 1) fetch(layer.reverse ? g - 4 * hidden : g + 4 * hidden, 4 * hidden);
                 P::add(rows, hidden, columns * hidden, h, hidden, static_cast<const T*>(layer.weights), g, 4 * hidden, turn);
                 T* state = cells ? cells + (layer.keep ? row : first) * hidden : nullptr;
                 Kernel::forward(rows, hidden, g, h, layer.keep ? c : state, y + row * hidden, state, layer.keep);

@@ -58,28 +58,29 @@ class _Recurrent(_Gated):
             return self._forward_packed(input, hx)
         if input.dim() not in (2, 3):
             raise ValueError(f"{self.mode}: Expected input to be 2D or 3D, got {input.dim()}D instead")
-        batched = input.dim() == 3
-        if not batched:
-            input = input.unsqueeze(0 if self.batch_first else 1)
         states = None if hx is None else self._unpacked(hx)
-        if states is not None:
-            if any(state.dim() != input.dim() - (not batched) for state in states):
-                kind = "batched 3-D" if batched else "unbatched 2-D"
-                dims = ", ".join(f"{state.dim()}-D" for state in states)
-                raise RuntimeError(f"For {kind} input, the initial states should also be {kind[-3:]} but got {dims}")
-            states = states if batched else tuple(state.unsqueeze(1) for state in states)
+        if states is not None and any(state.dim() != input.dim() for state in states):
+            kind = "batched 3-D" if input.dim() == 3 else "unbatched 2-D"
+            dims = ", ".join(f"{state.dim()}-D" for state in states)
+            raise RuntimeError(f"For {kind} input, the initial states should also be {kind[-3:]} but got {dims}")
+        if input.dim() == 3:
+            output, states = self._forward_batched(input, states)
+        else:
+            side = 0 if self.batch_first else 1
+            states = None if states is None else tuple(state.unsqueeze(1) for state in states)
+            output, states = self._forward_batched(input.unsqueeze(side), states)
+            output, states = output.squeeze(side), tuple(state.squeeze(1) for state in states)
+        return output, self._packed(states)
+
+    def _forward_batched(self: Any, input: Tensor, states: States | None) -> tuple[Tensor, States]:
         self._check(input, states, None)
         steps = input.transpose(0, 1) if self.batch_first else input
-        length, batch, _ = steps.shape
+        length, batch, width = steps.shape
         if length == 0:
             raise RuntimeError(f"{self.mode}: Expected sequence length to be larger than 0")
-        data, states = self._layers(steps.reshape(length * batch, -1), (batch,) * length, states)
+        data, states = self._layers(steps.reshape(length * batch, width), (batch,) * length, states)
         output = data.view(length, batch, -1)
-        output = output.transpose(0, 1) if self.batch_first else output
-        if not batched:
-            output = output.squeeze(0 if self.batch_first else 1)
-            states = tuple(state.squeeze(1) for state in states)
-        return output, self._packed(states)
+        return output.transpose(0, 1) if self.batch_first else output, states
 
     def _forward_packed(self: Any, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         data, batch_sizes, sorted_indices, unsorted_indices = input
@@ -97,11 +98,11 @@ class _Recurrent(_Gated):
         return packed, self.permute_hidden(self._packed(states), unsorted_indices)
 
     def _check(self: Any, input: Tensor, states: States | None, batch_sizes: Tensor | None) -> None:
-        """torch.nn's own checks of the input and of the initial states."""
-        if states is None:
-            self.check_input(input, batch_sizes)
-        else:
+        """torch.nn's own checks of the input and of the initial states; they are slow, and seldom find something."""
+        if states is not None:
             self.check_forward_args(input, self._packed(states), batch_sizes)
+        elif input.dtype is not self._flat_weights[0].dtype or input.shape[-1] != self.input_size:
+            self.check_input(input, batch_sizes)
 
     def _layers(self: Any, data: Tensor, sizes: Sequence[int], states: States | None) -> tuple[Tensor, States]:
         """All layers and directions over rows as a PackedSequence has them."""
@@ -123,9 +124,7 @@ class _Recurrent(_Gated):
             data = outputs[0] if directions == 1 else torch.cat(outputs, 1)
             if self.dropout and self.training and k + directions < runs:
                 data = nn.functional.dropout(data, self.dropout)
-        if runs == 1:
-            return data, tuple(state.unsqueeze(0) for state in last[0])
-        return data, tuple(torch.stack(each_state) for each_state in zip(*last, strict=True))
+        return data, last[0] if runs == 1 else tuple(torch.cat(states) for states in zip(*last, strict=True))
 
 
 class LSTM(_Recurrent, nn.RNNBase):

@@ -66,7 +66,9 @@ def zeros(mode: str, like: Tensor, batch: int, weights: Weights) -> States:
 def layer(
     mode: str, gates: str, data: Tensor, sizes: Sequence[int], states: States | None, weights: Weights, reverse: bool
 ) -> tuple[Tensor, States]:
-    """Outputs [rows, hidden] and the last states of one layer in one direction; no states are zeros.
+    """Outputs [rows, hidden] and the last states [1, batch, hidden] of one layer in one direction.
+
+    States are [batch, hidden]; None are zeros.
 
     A step advances the first `sizes[t]` rows of the states. That serves both directions: forwards, a sequence that has
     ended keeps its state; backwards, one that has not begun keeps its initial one.
@@ -84,4 +86,4 @@ def layer(
         states = tuple(
             a if n == len(state) else torch.cat([a, state[n:]]) for a, state in zip(new, states, strict=True)
         )
-    return torch.cat(outputs), states
+    return torch.cat(outputs), tuple(state.unsqueeze(0) for state in states)

@@ -88,18 +88,22 @@ def _forward(
     how: How, data: Tensor, states: States | None, weights: Weights, keep: bool
 ) -> tuple[Tensor, States, tuple[Tensor, ...]]:
     """Outputs, last states, and what the backward pass needs: the outputs, the gates, the cell states."""
-    given = [None if t is None else t.contiguous() for t in (data, *weights[:4], *(states or ()))]
-    data, w_ih, w_hh, b_ih, b_hh, *own = given
-    (rows, width), hidden, batch = data.shape, w_hh.shape[1], how.sizes[0]
-    y = data.new_empty(rows, hidden)
-    last = tuple(data.new_empty(batch, hidden) for _ in range(STATES[how.mode]))
-    kept = (y, data.new_empty(rows, 4 * hidden), *(data.new_empty(rows, hidden) for _ in last[1:])) if keep else ()
+    data, w_ih, w_hh, b_ih, b_hh, *own = [
+        None if tensor is None else tensor.contiguous() for tensor in (data, *weights[:4], *(states or ()))
+    ]
+    rows, width = data.shape
+    batch, hidden = how.sizes[0], w_hh.shape[1]
+    y, h = data.new_empty(rows, hidden), data.new_empty(1, batch, hidden)
+    c = data.new_empty(1, batch, hidden) if how.mode == "LSTM" else None
+    gates = data.new_empty(rows, 4 * hidden) if keep else None
+    cells = data.new_empty(rows, hidden) if keep and how.mode == "LSTM" else None
     _core.layer_forward(
         *_where(how, w_hh, own),
         *(rows, width, data.data_ptr(), w_ih.data_ptr(), _address(b_ih), _address(b_hh)),
-        *(_address(*kept[1:2]), y.data_ptr(), _address(*kept[2:]), last[0].data_ptr(), _address(*last[1:])),
+        *(_address(gates), y.data_ptr(), _address(cells), h.data_ptr(), _address(c)),
     )
-    return y, last, kept
+    kept = tuple(tensor for tensor in (y, gates, cells) if tensor is not None) if keep else ()
+    return y, (h,) if c is None else (h, c), kept
 
 
 def _by_kernels(how: How, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor | None, ...]:

@@ -27,6 +27,7 @@ using Address = std::uintptr_t;
 void* pointer(Address a) { return reinterpret_cast<void*>(a); }
 
 constexpr std::size_t least_rows = 4;  // of the batch, below which a second thread would read all the weights for too little
+constexpr std::size_t least_units = 8192;  // of one step's gates for each thread
 constexpr std::size_t least_products = 1 << 21;  // bytes of gates times width of the input, below which a second thread would come too late
 
 template <std::size_t N> int position(const char* what, std::string_view word, const std::string_view (&names)[N], std::size_t count = N)
@@ -189,6 +190,18 @@ void layer_backward(int kernel, std::size_t steps, std::size_t batch, std::size_
     parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { k.kernels->backward(call, from, to); });
 }
 
+// One step whose products are done: the gates' arguments become new states, and, if they are kept, the gates' outputs.
+void layer_step(int kernel, std::size_t rows, std::size_t hidden, Address gates, Address h, Address c, Address new_h, Address new_c, bool keep)
+{
+    const nb::gil_scoped_release release;
+    const Chosen k = chosen(kernel);
+    const std::size_t state = hidden * k.size;
+    parallel(rows, 1 + least_units / hidden, [&](std::size_t from, std::size_t to) {
+        const auto at = [&](Address a, std::size_t step) { return a ? pointer(a + from * step) : nullptr; };
+        k.kernels->gates(to - from, hidden, at(gates, 4 * state), at(h, state), at(c, state), at(new_h, state), at(new_c, state), keep);
+    });
+}
+
 // Seconds for `loops` calls of the gates' kernel alone, of any instruction set.
 double time_gates(std::string_view simd, int kernel, std::size_t rows, std::size_t hidden, Address gates, Address h, Address c, Address new_h,
                   Address new_c, int loops)
@@ -210,6 +223,8 @@ void add_layer_functions(nb::module_& m)
           "Outputs and last states of a layer in one direction; see core/recurrent.hpp.");
     m.def("layer_backward", layer_backward, "kernel"_a, "steps"_a, "batch"_a, "hidden"_a, "sizes"_a, "reverse"_a, "w_hh"_a, "h0"_a, "c0"_a, "gates"_a,
           "y"_a, "cells"_a, "grad_y"_a, "slopes"_a, "dh"_a, "dc"_a, "Gradients of the gates' arguments and of the initial states.");
+    m.def("layer_step", layer_step, "kernel"_a, "rows"_a, "hidden"_a, "gates"_a, "h"_a, "c"_a, "new_h"_a, "new_c"_a, "keep"_a,
+          "New states from the gates' arguments [rows, 4 hidden] of one step.");
     m.def("time_gates", time_gates, "simd"_a, "kernel"_a, "rows"_a, "hidden"_a, "gates"_a, "h"_a, "c"_a, "new_h"_a, "new_c"_a, "loops"_a,
           "Seconds for `loops` calls of the gates' kernel alone.");
 }

@@ -116,7 +116,7 @@ class _Recurrent(_Gated):
                 flat = self._flat_weights[i * each : (i + 1) * each]
                 weights = Weights(*flat) if self.bias or not self.proj_size else Weights(*flat[:2], hr=flat[2])
                 own = states and tuple(state[i] for state in states)
-                native = not is_dynamo_compiling() and len(sizes) > 1 and _rnn_native.takes(data, own, weights)
+                native = not is_dynamo_compiling() and _rnn_native.takes(data, own, weights)
                 layer = _rnn_native.layer if native else _rnn_formula.layer
                 y, new = layer(self.mode, self.gates, data, sizes, own, weights, reverse=i != k)
                 outputs.append(y)
@@ -216,6 +216,9 @@ class _Cell(_Gated):
                 s.squeeze(0) for s in self._step(input.unsqueeze(0), tuple(s.unsqueeze(0) for s in states), mode)
             )
         weights = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        if not is_dynamo_compiling() and _rnn_native.takes(input, states, weights):
+            h, last = _rnn_native.layer(mode, self.gates, input, (len(input),), states, weights, reverse=False)
+            return h, *(state.squeeze(0) for state in last[1:])
         x = nn.functional.linear(input, weights.ih, weights.b_ih)
         return STEPS[mode](x, states, weights, GATES[self.gates])
 

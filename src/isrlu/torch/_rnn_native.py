@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from isrlu import _core
 from isrlu.torch import _native, _rnn_formula
@@ -88,6 +89,8 @@ def _forward(
     how: How, data: Tensor, states: States | None, weights: Weights, keep: bool
 ) -> tuple[Tensor, States, tuple[Tensor, ...]]:
     """Outputs, last states, and what the backward pass needs: the outputs, the gates, the cell states."""
+    if len(how.sizes) == 1:
+        return _one_step(how, data, states or _rnn_formula.zeros(how.mode, data, len(data), weights), weights, keep)
     data, w_ih, w_hh, b_ih, b_hh, *own = [
         None if tensor is None else tensor.contiguous() for tensor in (data, *weights[:4], *(states or ()))
     ]
@@ -104,6 +107,25 @@ def _forward(
     )
     kept = tuple(tensor for tensor in (y, gates, cells) if tensor is not None) if keep else ()
     return y, (h,) if c is None else (h, c), kept
+
+
+def _one_step(
+    how: How, data: Tensor, states: States, weights: Weights, keep: bool
+) -> tuple[Tensor, States, tuple[Tensor, ...]]:
+    """The same for one step: its products are PyTorch's, as weights that are used once are not worth packing."""
+    h, *old = (state.contiguous() for state in states)
+    hidden = h.shape[1]
+    x, state = linear(data, weights.ih, weights.b_ih), linear(h, weights.hh, weights.b_hh)
+    if how.mode == "LSTM":
+        gates = x.add_(state)
+    else:
+        both, q, n = x[:, : 2 * hidden] + state[:, : 2 * hidden], state[:, 2 * hidden :], x[:, 2 * hidden :]
+        gates = torch.cat([q, both, n], 1)
+    y, *new = (torch.empty_like(each) for each in (h, *old))
+    where = gates.data_ptr(), h.data_ptr(), _address(*old), y.data_ptr(), _address(*new)
+    _core.layer_step(_kernel(how.mode, how.gates, h.dtype), len(h), hidden, *where, keep)
+    last = tuple(state.unsqueeze(0) for state in (y.clone(), *new))
+    return y, last, (y, gates, *(state.clone() for state in new)) if keep else ()
 
 
 def _by_kernels(how: How, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor | None, ...]:

@@ -190,15 +190,18 @@ void layer_backward(int kernel, std::size_t steps, std::size_t batch, std::size_
     parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { k.kernels->backward(call, from, to); });
 }
 
-// One step whose products are done: the gates' arguments become new states, and, if they are kept, the gates' outputs.
-void layer_step(int kernel, std::size_t rows, std::size_t hidden, Address gates, Address h, Address c, Address new_h, Address new_c, bool keep)
+// One step whose products, x and s [rows, columns hidden], are done: new states, and the gates' outputs [rows, 4 hidden], if they are to be kept.
+void layer_step(int kernel, std::size_t rows, std::size_t hidden, Address x, Address s, Address h, Address c, Address gates, Address new_h, Address new_c)
 {
     const nb::gil_scoped_release release;
     const Chosen k = chosen(kernel);
-    const std::size_t state = hidden * k.size;
+    const std::size_t state = hidden * k.size, wide = state_columns(k.cell) * state;
+    Scratch scratch(gates ? 0 : rows * 4 * state);
+    const Address buffer = gates ? gates : reinterpret_cast<Address>(scratch.take(rows * 4 * state));
     parallel(rows, 1 + least_units / hidden, [&](std::size_t from, std::size_t to) {
         const auto at = [&](Address a, std::size_t step) { return a ? pointer(a + from * step) : nullptr; };
-        k.kernels->gates(to - from, hidden, at(gates, 4 * state), at(h, state), at(c, state), at(new_h, state), at(new_c, state), keep);
+        k.kernels->arguments(to - from, hidden, at(x, wide), at(s, wide), at(buffer, 4 * state));
+        k.kernels->gates(to - from, hidden, at(buffer, 4 * state), at(h, state), at(c, state), at(new_h, state), at(new_c, state), gates != 0);
     });
 }
 
@@ -223,8 +226,8 @@ void add_layer_functions(nb::module_& m)
           "Outputs and last states of a layer in one direction; see core/recurrent.hpp.");
     m.def("layer_backward", layer_backward, "kernel"_a, "steps"_a, "batch"_a, "hidden"_a, "sizes"_a, "reverse"_a, "w_hh"_a, "h0"_a, "c0"_a, "gates"_a,
           "y"_a, "cells"_a, "grad_y"_a, "slopes"_a, "dh"_a, "dc"_a, "Gradients of the gates' arguments and of the initial states.");
-    m.def("layer_step", layer_step, "kernel"_a, "rows"_a, "hidden"_a, "gates"_a, "h"_a, "c"_a, "new_h"_a, "new_c"_a, "keep"_a,
-          "New states from the gates' arguments [rows, 4 hidden] of one step.");
+    m.def("layer_step", layer_step, "kernel"_a, "rows"_a, "hidden"_a, "x"_a, "s"_a, "h"_a, "c"_a, "gates"_a, "new_h"_a, "new_c"_a,
+          "New states from the products of one step's input and state with their weights.");
     m.def("time_gates", time_gates, "simd"_a, "kernel"_a, "rows"_a, "hidden"_a, "gates"_a, "h"_a, "c"_a, "new_h"_a, "new_c"_a, "loops"_a,
           "Seconds for `loops` calls of the gates' kernel alone.");
 }

@@ -51,6 +51,8 @@ struct Recurrence {
     void (*input)(const LayerForward&, std::size_t from, std::size_t to);
     void (*forward)(const LayerForward&, std::size_t from, std::size_t to);
     void (*backward)(const LayerBackward&, std::size_t from, std::size_t to);
+    // the gates' arguments of one step from the products with its input and its state, biases included
+    void (*arguments)(std::size_t rows, std::size_t hidden, const void* x, const void* s, void* gates);
     // the gates of one step alone: rows of 4 hidden, states of hidden
     void (*gates)(std::size_t rows, std::size_t hidden, void* gates, const void* h, const void* c, void* new_h, void* new_c, bool keep);
 };

@@ -48,6 +48,18 @@ template <Cell C, Gates K, class T, class Isa> struct SequenceOf {
         if (s.continued < s.to) f(s.continued, s.to, h0 + fresh, c0 ? c0 + fresh : nullptr);
     }
 
+    static void arguments(std::size_t rows, std::size_t hidden, const void* x, const void* s, void* gates)
+    {
+        const std::size_t wide = columns * hidden, both = C == Cell::lstm ? wide : 2 * hidden, skipped = 4 * hidden - wide;
+        const T *from = static_cast<const T*>(x), *state = static_cast<const T*>(s);
+        T* to = static_cast<T*>(gates);
+        for (std::size_t row = 0; row < rows; ++row, from += wide, state += wide, to += 4 * hidden) {
+            for (std::size_t i = 0; i < both; ++i) to[skipped + i] = from[i] + state[i];
+            std::memcpy(to, state + both, skipped * sizeof(T));  // q
+            std::memcpy(to + skipped + both, from + both, (wide - both) * sizeof(T));  // n
+        }
+    }
+
     // What a row of gates starts from: the biases, each of which may be missing.
     static void start(std::size_t hidden, const void* b_ih, const void* b_hh, void* row)
     {
@@ -125,7 +137,7 @@ template <Cell C, Gates K, class T, class Isa> struct SequenceOf {
         Kernel::forward(rows, hidden, static_cast<T*>(gates), static_cast<const T*>(h), static_cast<const T*>(c), static_cast<T*>(new_h),
                         static_cast<T*>(new_c), keep);
     }
-    static constexpr Recurrence kernels() { return {start, input, forward, backward, gates}; }
+    static constexpr Recurrence kernels() { return {start, input, forward, backward, arguments, gates}; }
 };
 
 template <class Isa> constexpr LayerKernels build_layers()

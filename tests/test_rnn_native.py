@@ -1,5 +1,6 @@
 """The recurrent kernels: against the formula in torch ops, in every instruction set, and their gradients."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from isrlu.torch import GRU, LSTM, _rnn_formula, _rnn_native
 LAYERS = {"LSTM": LSTM, "GRU": GRU}
 both = pytest.mark.parametrize("mode", LAYERS)
 all_gates = pytest.mark.parametrize("gates", ["isru", "exact"])
-SIZES = {"full": (4, 4, 4), "packed": (4, 3, 3, 1)}
+SIZES = {"full": (4, 4, 4), "packed": (4, 3, 3, 1), "one": (4,)}
 
 
 def tensors(mode: str, sizes, hidden=5, width=3, bias=True, dtype=torch.float64):
@@ -95,7 +96,6 @@ def test_rows_and_threads_change_nothing(mode, gates) -> None:
     torch.manual_seed(0)
     module = LAYERS[mode](6, 19, gates=gates).eval()
     x = torch.randn(9, 23, 6)
-    states = [torch.zeros(1, 23, 19)] * 2
     results = []
     before = torch.get_num_threads()
     try:
@@ -106,19 +106,57 @@ def test_rows_and_threads_change_nothing(mode, gates) -> None:
     finally:
         torch.set_num_threads(before)
     assert torch.equal(*results)
-    weights = _rnn_formula.Weights(*(p.detach() for p in module._flat_weights))
-    how = _rnn_native.How(mode, gates, (23,) * 9, False)
-    own = tuple(s[0] for s in states[: 2 if mode == "LSTM" else 1])
-    whole = _rnn_native._forward(how, x.reshape(-1, 6), own, weights, keep=False)[0].view(9, 23, -1)
-    part = how._replace(sizes=(5,) * 9)
-    data = x[:, 3:8].reshape(-1, 6)
-    # the input's product is PyTorch's, whose bits do depend on the number of rows: to a rounding
-    torch.testing.assert_close(
-        _rnn_native._forward(part, data, tuple(s[:5] for s in own), weights, keep=False)[0].view(9, 5, -1),
-        whole[:, 3:8],
-        rtol=0,
-        atol=1e-6,
-    )
+    with torch.no_grad():
+        assert torch.equal(module(x[:, 3:8])[0], results[0][:, 3:8])
+        assert torch.equal(module(x[:, 7:8])[0], results[0][:, 7:8])
+
+
+@both
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    "sizes", [(1,) * 70, (3,) * 65, (4,) * 20 + (2,) * 30 + (1,) * 20], ids=["one", "three", "packed"]
+)
+def test_inputs_ahead_of_a_small_batch(mode, sizes, reverse) -> None:
+    """Long sequences of few rows, whose inputs a second thread multiplies; alone, a thread comes to the same bits."""
+    given = [t.detach() for t in tensors(mode, sizes, hidden=64, width=64, dtype=torch.float32)]
+    given = [t / 8 if t.shape[-1] == 64 else t for t in given]
+    results = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            results.append(call(_rnn_native.layer, mode, "isru", sizes, reverse)(*given))
+    finally:
+        torch.set_num_threads(before)
+    expected = call(_rnn_formula.layer, mode, "isru", sizes, reverse)(*given)
+    for alone, together, formula in zip(*results, expected, strict=True):
+        assert torch.equal(alone, together)
+        assert (alone - formula).abs().max() < 2e-5
+
+
+@both
+def test_sees_weights_that_change_without_a_trace(mode) -> None:
+    """Through .data, a NumPy view or an optimiser's step: nothing of a weight is kept from one call to the next."""
+    module, x = LAYERS[mode](6, 19), torch.randn(9, 3, 6)
+    with torch.no_grad():
+        for change in (lambda w: w.data.mul_(0.5), lambda w: np.multiply(w.detach().numpy(), 2, w.detach().numpy())):
+            before = module(x)[0]
+            for weight in module.parameters():
+                change(weight)
+            after = module(x)[0]
+            assert not torch.equal(before, after)
+            assert torch.equal(after, copy.deepcopy(module)(x)[0])
+
+
+@both
+def test_weights_in_another_layout(mode) -> None:
+    """A parameter that is a transposed view: what its copy occupies must outlive the call."""
+    module, x = LAYERS[mode](8, 8), torch.randn(9, 3, 8)
+    expected = module(x)[0]
+    for name in ("weight_ih_l0", "weight_hh_l0"):
+        setattr(module, name, nn.Parameter(getattr(module, name).detach().t().contiguous().t()))
+    assert torch.equal(module(x)[0], expected)
+    module(x)[0].sum().backward()
 
 
 @both

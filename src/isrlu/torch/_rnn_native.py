@@ -91,9 +91,9 @@ def _forward(
     """Outputs, last states, and what the backward pass needs: the outputs, the gates, the cell states."""
     if len(how.sizes) == 1:
         return _one_step(how, data, states or _rnn_formula.zeros(how.mode, data, len(data), weights), weights, keep)
-    data, w_ih, w_hh, b_ih, b_hh, *own = [
-        None if tensor is None else tensor.contiguous() for tensor in (data, *weights[:4], *(states or ()))
-    ]
+    tensors = (data, *weights[:4], *(states or ()))
+    given: list[Any] = [None if tensor is None else tensor.contiguous() for tensor in tensors]
+    data, w_ih, w_hh, b_ih, b_hh, *own = given
     rows, width = data.shape
     batch, hidden = how.sizes[0], w_hh.shape[1]
     y, h = data.new_empty(rows, hidden), data.new_empty(1, batch, hidden)
@@ -113,19 +113,16 @@ def _one_step(
     how: How, data: Tensor, states: States, weights: Weights, keep: bool
 ) -> tuple[Tensor, States, tuple[Tensor, ...]]:
     """The same for one step: its products are PyTorch's, as weights that are used once are not worth packing."""
-    h, *old = (state.contiguous() for state in states)
-    hidden = h.shape[1]
+    h, *old = [state.contiguous() for state in states]
     x, state = linear(data, weights.ih, weights.b_ih), linear(h, weights.hh, weights.b_hh)
-    if how.mode == "LSTM":
-        gates = x.add_(state)
-    else:
-        both, q, n = x[:, : 2 * hidden] + state[:, : 2 * hidden], state[:, 2 * hidden :], x[:, 2 * hidden :]
-        gates = torch.cat([q, both, n], 1)
-    y, *new = (torch.empty_like(each) for each in (h, *old))
-    where = gates.data_ptr(), h.data_ptr(), _address(*old), y.data_ptr(), _address(*new)
-    _core.layer_step(_kernel(how.mode, how.gates, h.dtype), len(h), hidden, *where, keep)
-    last = tuple(state.unsqueeze(0) for state in (y.clone(), *new))
-    return y, last, (y, gates, *(state.clone() for state in new)) if keep else ()
+    y, *new = [torch.empty_like(each) for each in (h, *old)]
+    gates = h.new_empty(len(h), 4 * h.shape[1]) if keep else None
+    _core.layer_step(
+        *(_kernel(how.mode, how.gates, h.dtype), *h.shape, x.data_ptr(), state.data_ptr()),
+        *(h.data_ptr(), _address(*old), _address(gates), y.data_ptr(), _address(*new)),
+    )
+    last = tuple([state.unsqueeze(0) for state in (y.clone(), *new)])
+    return y, last, () if gates is None else (y, gates, *[state.clone() for state in new])
 
 
 def _by_kernels(how: How, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor | None, ...]:
@@ -189,7 +186,7 @@ def _by_formula(how: How, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor |
 
 
 def _where(how: How, w_hh: Tensor, states: Sequence[Tensor]) -> tuple[Any, ...]:
-    """What both kernels are told first: the kind of layer, its extents, W_hh and the initial states, if there are any."""
+    """What both kernels are told first: the kind of layer, its extents, W_hh and the initial states, if any."""
     mode, gates, sizes, reverse = how
     kernel = _kernel(mode, gates, w_hh.dtype)
     changing = 0 if sizes[-1] == sizes[0] else _tensor(tuple(sizes)).data_ptr()

@@ -104,7 +104,8 @@ class _WithAlpha(keras.layers.Layer):
 
     def _alpha_shape(self, input_shape: tuple[int | None, ...]) -> list[int | None]:
         axes = range(1, len(input_shape))
-        if unknown := [axis for axis in self.shared_axes if axis not in axes]:
+        unknown = [axis for axis in self.shared_axes if axis not in axes]
+        if unknown:
             raise ValueError(
                 f"shared_axes holds {unknown[0]}: an input of shape {input_shape} has axes {[*axes]} to share"
             )
@@ -193,7 +194,8 @@ def _upstream(args: tuple[Any, ...], upstream: Any) -> Any:
 
 def _floating(x: Any) -> Any:
     x = ops.convert_to_tensor(x)
-    if "complex" in (dtype := keras.backend.standardize_dtype(x.dtype)):
+    dtype = keras.backend.standardize_dtype(x.dtype)  # no := here, which TensorFlow's AutoGraph does not know
+    if "complex" in dtype:
         raise TypeError(f"isrlu takes real arrays, got {dtype}")
     return x if keras.backend.is_float_dtype(x.dtype) else ops.cast(x, keras.config.floatx())
 

@@ -148,7 +148,7 @@ int ask(PyObject* x, PyObject* attribute)
 bool may_be_overwritten(PyObject* x)
 {
     if (ask(x, torch.is_leaf) != 0) return false;
-    PyObject* answer = PyObject_CallMethodNoArgs(x, torch.is_view);
+    PyObject* answer = PyObject_CallMethodObjArgs(x, torch.is_view, nullptr);
     Py_XDECREF(answer);
     PyErr_Clear();
     return answer == Py_False;

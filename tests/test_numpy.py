@@ -156,7 +156,8 @@ def test_16_bit_results_are_the_float32_ones_rounded_once(function, dtype):
     with np.errstate(over="ignore", invalid="ignore"):
         expected = function(x.astype(np.float32)).astype(dtype)
         actual = function(x)
-        same_or_nan = (bits(actual) == bits(expected)) | (np.isnan(actual) & np.isnan(expected))  # a signaling NaN warns
+        # isnan warns of a signaling NaN
+        same_or_nan = (bits(actual) == bits(expected)) | (np.isnan(actual) & np.isnan(expected))
     assert same_or_nan.all()
 
 

@@ -44,18 +44,6 @@ int layer_kernel(std::string_view cell, std::string_view gates, std::string_view
            position("dtype", type, type_names, recurrent_types);
 }
 
-const LayerKernels& layers_of(const Kernels& build)
-{
-#if defined(ISRLU_X86)
-    if (build.name == "sse2") return sse2_layers();
-    if (build.name == "avx2") return avx2_layers();
-    if (build.name == "avx512") return avx512_layers();
-#elif defined(ISRLU_ARM64)
-    if (build.name == "neon") return neon_layers();
-#endif
-    return scalar_layers();
-}
-
 struct Chosen {
     const Recurrence* kernels;
     const Packing* packing;

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "kernels.hpp"
+
 namespace isrlu {
 
 enum class Cell { lstm, gru };
@@ -74,5 +76,18 @@ const LayerKernels& sse2_layers();
 const LayerKernels& avx2_layers();
 const LayerKernels& avx512_layers();
 const LayerKernels& neon_layers();
+
+// The table that belongs to a build.
+inline const LayerKernels& layers_of(const Kernels& build)
+{
+#if defined(ISRLU_X86)
+    if (build.name == "sse2") return sse2_layers();
+    if (build.name == "avx2") return avx2_layers();
+    if (build.name == "avx512") return avx512_layers();
+#elif defined(ISRLU_ARM64)
+    if (build.name == "neon") return neon_layers();
+#endif
+    return scalar_layers();
+}
 
 }  // namespace isrlu

@@ -76,6 +76,13 @@ def test_sizes(ours, theirs, batch, hidden) -> None:
 
 
 @pytest.mark.parametrize("ours, theirs", PAIRS)
+def test_empty_batch(ours, theirs) -> None:
+    module, original = pair(ours, theirs, 5, 7, num_layers=2)
+    for a, b in zip(flat(module(torch.zeros(4, 0, 5))), flat(original(torch.zeros(4, 0, 5))), strict=True):
+        assert a.shape == b.shape
+
+
+@pytest.mark.parametrize("ours, theirs", PAIRS)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_unbatched(ours, theirs, options) -> None:
     module, original = pair(ours, theirs, 5, 7, **options)

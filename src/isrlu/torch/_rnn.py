@@ -79,7 +79,7 @@ class _Recurrent(_Gated):
         if length == 0:
             raise RuntimeError(f"{self.mode}: Expected sequence length to be larger than 0")
         data, states = self._layers(steps.reshape(length * batch, width), (batch,) * length, states)
-        output = data.view(length, batch, -1)
+        output = data.view(length, batch, data.shape[1])
         return output.transpose(0, 1) if self.batch_first else output, states
 
     def _forward_packed(self: Any, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:

@@ -34,7 +34,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t chunk = 12;  // rows
+    static constexpr std::size_t chunk = 6;  // rows
 
     // Multiplies the first chunk that nobody has taken; false if there is none.
     bool take()

@@ -287,6 +287,7 @@ def test_isru_gates_are_the_functions() -> None:
     assert (last[0] - new_c).abs().max() < 2e-6
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's own, in tracing
 @pytest.mark.parametrize("layer, options", list(itertools.product([LSTM, GRU], OPTIONS[-2:])))
 def test_compiles_to_one_graph(layer, options) -> None:
     module = layer(5, 7, **options)

@@ -165,6 +165,7 @@ void layer_forward(int kernel, std::size_t steps, std::size_t batch, std::size_t
     if (c && keep) copy_last(layer, rows, state, pointer(cells), pointer(c));
 }
 
+// `w_hh` null: of one step, whose product with the slopes is the caller's.
 void layer_backward(int kernel, std::size_t steps, std::size_t batch, std::size_t hidden, Address sizes, bool reverse, Address w_hh, Address h0, Address c0,
                     Address gates, Address y, Address cells, Address grad_y, Address slopes, Address dh, Address dc)
 {
@@ -173,7 +174,7 @@ void layer_backward(int kernel, std::size_t steps, std::size_t batch, std::size_
     const Weights of_state = state_weights(k, w_hh, hidden, true);
     Scratch scratch(of_state.bytes() + batch * hidden * k.size);
     const States states(h0, c0, batch * hidden * k.size, scratch);
-    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, of_state.packed(scratch), states.h0, states.c0};
+    const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, w_hh ? of_state.packed(scratch) : nullptr, states.h0, states.c0};
     const LayerBackward call{layer, pointer(gates), pointer(y), pointer(cells), pointer(grad_y), pointer(slopes), pointer(dh), pointer(dc)};
     parallel(batch, least_rows, [&](std::size_t from, std::size_t to) { k.kernels->backward(call, from, to); });
 }

@@ -25,7 +25,7 @@ struct Layer {
     std::size_t steps, batch, hidden;
     const std::int64_t* sizes;  // null: `batch` in each step
     bool reverse;
-    const void* weights;  // packed
+    const void* weights;  // packed; null in a backward pass that leaves the product with the slopes to its caller
     const void *h0, *c0;  // [batch, hidden]
 };
 struct LayerForward : Layer {

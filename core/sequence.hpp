@@ -126,6 +126,7 @@ template <Cell C, Gates K, class T, class Isa> struct SequenceOf {
                 const T* grad_y = static_cast<const T*>(layer.grad_y) + row * hidden;
                 T *slope = slopes + row * 4 * hidden, *d = dh + first * hidden;
                 Kernel::backward(rows, hidden, g, h, c, cells ? cells + row * hidden : nullptr, grad_y, slope, d, dc ? dc + first * hidden : nullptr);
+                if (!layer.weights) return;
                 P::add(rows, columns * hidden, hidden, slope, 4 * hidden, static_cast<const T*>(layer.weights), d, hidden, turn);
             });
             turn = !turn;

@@ -136,16 +136,20 @@ def _by_kernels(how: How, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor |
     slopes = torch.empty_like(buffer)
     grad_y = torch.zeros_like(y) if grads[0] is None else grads[0].contiguous()
     grad_states = tuple(
-        y.new_zeros(how.sizes[0], hidden) if grad is None else grad.clone(memory_format=torch.contiguous_format)
+        y.new_zeros(how.sizes[0], hidden) if grad is None else grad[0].clone(memory_format=torch.contiguous_format)
         for grad in grads[1:]
     )
+    kernel, *extents, address, h0, c0 = _where(how, w_hh, own)
+    one_step = len(how.sizes) == 1
     _core.layer_backward(
-        *_where(how, w_hh, own),
+        *(kernel, *extents, 0 if one_step else address, h0, c0),
         *(buffer.data_ptr(), y.data_ptr(), _address(*cells), grad_y.data_ptr(), slopes.data_ptr()),
         *(grad_states[0].data_ptr(), _address(*grad_states[1:])),
     )
     of_input = slopes if mode == "LSTM" else slopes[:, hidden:]
     of_state = slopes if mode == "LSTM" else slopes[:, : 3 * hidden]
+    if one_step:
+        _add_product(grad_states[0], mode, slopes, w_hh)
     grad_ih = of_input.t() @ data
     grad_hh = _state_weight(how, of_state, y, *own[:1])
     b_ih = None if weights.b_ih is None else of_input.sum(0)
@@ -159,6 +163,15 @@ def _by_kernels(how: How, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor |
     return of_input @ weights.ih, *found, grad_ih, grad_hh, b_ih, b_hh
 
 
+def _add_product(grad_h: Tensor, mode: str, slopes: Tensor, w_hh: Tensor) -> None:
+    """grad_h += slopes W_hh, by PyTorch: for one step, for which W_hh is not worth packing."""
+    if mode == "LSTM":
+        grad_h.addmm_(slopes, w_hh)
+    else:
+        hidden = w_hh.shape[1]
+        grad_h.addmm_(slopes[:, hidden : 3 * hidden], w_hh[: 2 * hidden]).addmm_(slopes[:, :hidden], w_hh[2 * hidden :])
+
+
 def _state_weight(how: How, slopes: Tensor, y: Tensor, h0: Tensor | None = None) -> Tensor:
     """Slopes' product with the state before each step, which is the output of the step before, or h_0."""
     _, _, sizes, reverse = how
@@ -168,6 +181,8 @@ def _state_weight(how: How, slopes: Tensor, y: Tensor, h0: Tensor | None = None)
         return slopes.t() @ before[_rows_before(tuple(sizes), reverse)]
     later, before = (slopes[:-batch], y[batch:]) if reverse else (slopes[batch:], y[:-batch])
     first = slopes[-batch:] if reverse else slopes[:batch]
+    if len(sizes) == 1 and h0 is not None:
+        return first.t() @ h0
     product = torch.mm(later.t(), before)
     return product if h0 is None else product.addmm_(first.t(), h0)
 

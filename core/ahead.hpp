@@ -1,7 +1,8 @@
 // The inputs' product a few rows ahead of the sequence, on a second thread.
 //
 // A small batch runs its sequence on one thread, step after step. Meanwhile a second thread multiplies the inputs, chunk by chunk in the order of
-// the steps. The first thread takes a chunk itself wherever the second has not come so far: it never waits for a thread that has not started.
+// the steps. The first thread takes a chunk itself wherever the second has not come so far. The call ends when both have ended: where the second
+// gets no core of its own, that costs a turn of the scheduler, as in all calls on several threads.
 #pragma once
 
 #include <algorithm>

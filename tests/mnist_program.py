@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from isrlu.data import Dataset
-from isrlu.paper.mnist.grid import make_engine, run_grid
 from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.store import Run, RunStore
-from isrlu.paper.mnist.work import Progress
+from isrlu.paper.runs.grid import make_engine, run_grid
+from isrlu.paper.runs.store import Run, RunStore
+from isrlu.paper.runs.work import Progress
 
 SEEDS = range(4)
 
@@ -32,7 +32,7 @@ def small_data(classes: int = 10) -> Dataset:
 
 def tell(event: Progress | Run) -> None:
     if isinstance(event, Progress):
-        print("progress", event.spec.hash, event.epoch, flush=True)
+        print("progress", event.spec.hash, event.share, flush=True)
     else:
         print(event.status, event.spec.hash, event.reason, flush=True)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from isrlu._errors import UserError
-from isrlu.paper.mnist.grid import make_engine, run_grid, shard
 from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.store import Run, RunStore
-from isrlu.paper.mnist.work import Progress, checkpoint_path
+from isrlu.paper.runs.grid import make_engine, run_grid, shard
+from isrlu.paper.runs.store import Run, RunStore
+from isrlu.paper.runs.work import Progress, checkpoint_path
 
 SPECS = [Spec(activation=name, seed=seed) for seed in range(3) for name in ("isrlu", "elu")]
 
@@ -125,7 +125,7 @@ import resource, sys
 from pathlib import Path
 from isrlu._errors import UserError
 from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.store import Run, RunStore
+from isrlu.paper.runs.store import Run, RunStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
     with RunStore(Path(sys.argv[1])) as store:

@@ -16,8 +16,9 @@ import pytest
 import torch
 
 from isrlu import data
-from isrlu.paper.mnist.store import Run, RunStore
-from isrlu.paper.mnist.train import Arrays, train
+from isrlu.paper.mnist.train import train
+from isrlu.paper.runs.arrays import Arrays
+from isrlu.paper.runs.store import Run, RunStore
 
 EPOCHS = 6
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from isrlu._errors import UserError
+from isrlu.paper import stats
 from isrlu.paper.experiment import Context
-from isrlu.paper.mnist import alpha, approx, stats, study, table4, table5, tables
+from isrlu.paper.mnist import alpha, approx, table4, table5, tables
 from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.store import Run, RunStore
-from isrlu.paper.mnist.study import Row, Study
 from isrlu.paper.results import Folder
+from isrlu.paper.runs import study
+from isrlu.paper.runs.store import Run, RunStore
+from isrlu.paper.runs.study import Row, Study
 
 # Statistics
 
@@ -234,7 +236,7 @@ def test_results_from_stored_runs(tmp_path: Path, module, rows, monkeypatch: pyt
     assert all(table.rows for table in result.tables)
     assert result.claims and "not run" not in {each.verdict for each in result.claims}
     assert all((tmp_path / "x-full" / f"{figure.name}.svg").stat().st_size > 5000 for figure in result.figures)
-    assert result.seeds == [0, 1] and result.environment["mnist"]["complete"]
+    assert result.seeds == [0, 1] and result.environment["runs"]["complete"]
     json.dumps(result.to_json(), allow_nan=False)
     assert module.is_current(result.environment, context)
     assert not module.is_current(result.environment, dataclasses.replace(context, options={"seeds": 3}))
@@ -262,13 +264,13 @@ def test_shards_are_merged_into_the_whole(tmp_path: Path) -> None:
         done = isrlu("reproduce", "alpha", "--data", "digits", "--shard", f"{part}/2", out=tmp_path / f"{part}")
         assert done.returncode == 0, done.stderr
         stored = json.loads((tmp_path / f"{part}" / "alpha-quick" / "result.json").read_text())
-        assert not stored["environment"]["mnist"]["complete"]
+        assert not stored["environment"]["runs"]["complete"]
     merged = isrlu("results", "merge", str(tmp_path / "2"), out=tmp_path / "1")
     assert merged.returncode == 0 and "1 runs from" in merged.stdout.replace("\n", " "), merged.stderr
     whole = isrlu("reproduce", "alpha", "--data", "digits", out=tmp_path / "1")
     assert whole.returncode == 0, whole.stderr
     stored = json.loads((tmp_path / "1" / "alpha-quick" / "result.json").read_text())
-    assert stored["environment"]["mnist"] == {"complete": True, "seeds": 1, "data": "digits"}
+    assert stored["environment"]["runs"] == {"complete": True, "seeds": 1, "data": "digits"}
     assert "done alpha" in isrlu("reproduce", "alpha", "--data", "digits", out=tmp_path / "1").stdout
     listed = isrlu("results", "show", "--json", str(tmp_path / "runs.json"), out=tmp_path / "1")
     assert listed.returncode == 0 and len(json.loads((tmp_path / "runs.json").read_text())["runs"]) == 2

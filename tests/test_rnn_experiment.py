@@ -2,60 +2,95 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 import torch
 
 from isrlu import data
+from isrlu._errors import UserError
 from isrlu.bench import rnn as bench
-from isrlu.paper import registry, rnn, rnn_learning
+from isrlu.paper import registry
+from isrlu.paper.rnn import experiment
+from isrlu.paper.rnn import train as training
+from isrlu.paper.rnn.spec import GATES, LAYERS, TASKS, RnnSpec
+from isrlu.paper.runs.arrays import Arrays
+from isrlu.paper.runs.grid import make_engine, run_grid
+from isrlu.paper.runs.spec import load_spec
+from isrlu.paper.runs.store import RunStore
+from isrlu.paper.runs.study import Row, Study
 
-TINY = {"hidden": 8, "steps": 4, "interval": 2, "batch": 10}
+TINY = {"hidden": 8, "steps": 4, "interval": 2, "batch": 10, "data": "digits"}
 
 
-def tiny(name: str) -> rnn_learning.Task:
-    rows, adding = rnn_learning.tasks(full=False)
-    return dataclasses.replace(rows if name == "rows" else adding, **TINY)
+@pytest.fixture(scope="module")
+def arrays() -> Arrays:
+    return Arrays(data.digits())
+
+
+def numbers(history: training.History) -> dict:
+    return {**dataclasses.asdict(history), "seconds": 0.0}
 
 
 def test_adding_problem() -> None:
     """One mark in each half, and the target is the sum of the marked numbers."""
-    x, target = next(rnn_learning._sums(tiny("adding"), 50, seed=3))
+    x, target = next(training.sums(200, 50, torch.Generator().manual_seed(3)))
     assert x.shape == (200, 50, 2) and target.shape == (50, 1)
-    numbers, marks = x.unbind(2)
+    drawn, marks = x.unbind(2)
     assert (marks[:100].sum(0) == 1).all() and (marks[100:].sum(0) == 1).all()
-    torch.testing.assert_close((numbers * marks).sum(0), target[:, 0])
+    torch.testing.assert_close((drawn * marks).sum(0), target[:, 0])
 
 
 def test_rows_are_the_images_rows() -> None:
-    images = np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 28, 28)
-    x, labels = rnn_learning._mnist(images, np.array([3, 4], np.uint8))
-    assert x.shape == (28, 2, 28) and labels.tolist() == [3, 4]
-    np.testing.assert_allclose(x[5, 1].numpy() * 255, images[1, 5], rtol=1e-6)
+    images = torch.arange(2.0 * 28 * 28).reshape(2, 1, 28, 28)
+    assert torch.equal(training.rows(images)[5], images[:, 0, 5])
 
 
-@pytest.mark.parametrize("layer", rnn_learning.LAYERS)
-@pytest.mark.parametrize("gates", rnn_learning.GATES)
-@pytest.mark.parametrize("name", ["rows", "adding"])
-def test_training_is_repeatable_and_learns(layer, gates, name) -> None:
-    images = data.digits() if name == "rows" else None
-    task = tiny(name)
-    first, again = (rnn_learning.train(task, layer, gates, 0, images) for _ in range(2))
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("gates", GATES)
+@pytest.mark.parametrize("task", TASKS)
+def test_training_is_repeatable_and_learns(arrays, layer, gates, task) -> None:
+    spec = RnnSpec(task=task, layer=layer, gates=gates, **TINY)
+    first, again = (numbers(training.train(spec, arrays)) for _ in range(2))
     assert first == again
     assert first["steps"] == [2, 4] and len(first["score"]) == len(first["loss"]) == 2
-    assert rnn_learning.train(task, layer, gates, 1, images) != first
-    longer = rnn_learning.train(dataclasses.replace(task, steps=60, interval=20), layer, gates, 0, images)
-    assert longer["loss"][-1] < longer["loss"][0]
+    assert numbers(training.train(dataclasses.replace(spec, seed=1), arrays)) != first
+    longer = training.train(dataclasses.replace(spec, steps=60, interval=20), arrays)
+    assert longer.loss[-1] < longer.loss[0]
 
 
-def test_both_gates_start_from_the_same_weights_and_batches() -> None:
+@pytest.mark.parametrize("task", TASKS)
+def test_an_interrupted_run_ends_with_the_same_bits(arrays, task, tmp_path) -> None:
+    spec = RnnSpec(task=task, layer="GRU", **{**TINY, "steps": 7})
+    whole = training.train(spec, arrays)
+    assert whole.steps == [2, 4, 6, 7]
+
+    def stop(history: training.History) -> None:
+        if len(history.steps) == 3:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "run.pt"
+    with pytest.raises(KeyboardInterrupt):
+        training.train(spec, arrays, checkpoint=path, watch=stop)
+    assert numbers(training.train(spec, arrays, checkpoint=path)) == numbers(whole)
+
+
+def test_both_gates_start_from_the_same_weights_and_batches(arrays) -> None:
     """Else a difference of scores would not be one of the gates."""
     networks = []
-    for gates in rnn_learning.GATES:
+    for gates in GATES:
         torch.manual_seed(0)
-        networks.append(rnn_learning.Network(tiny("rows"), "LSTM", gates))
+        networks.append(training.Network(RnnSpec(gates=gates, **TINY)))
     for a, b in zip(*(n.parameters() for n in networks), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_specification_comes_back_from_its_json() -> None:
+    spec = RnnSpec(task="adding", layer="GRU", gates="exact", seed=3)
+    assert load_spec(spec.to_json()) == spec and spec.to_json()["kind"] == "rnn"
+    assert RnnSpec(task="adding", data="digits") == RnnSpec(task="adding", data="mnist"), "its data is drawn"
+    with pytest.raises(UserError, match="unknown layer 'RNN': known are LSTM, GRU"):
+        RnnSpec(layer="RNN")
+    with pytest.raises(UserError, match="unknown kind of run 'cnn': known are rnn"):
+        load_spec({"kind": "cnn"})
 
 
 def test_bench_rows() -> None:
@@ -65,42 +100,27 @@ def test_bench_rows() -> None:
     assert all(row.seconds > 0 and row.tokens_per_second == row.batch / row.seconds for row in rows)
 
 
-def test_interrupted_runs_are_remembered(monkeypatch) -> None:
-    """A second attempt trains only what the first did not finish."""
-    tasks = tiny("rows"), tiny("adding")
-    monkeypatch.setattr(rnn_learning, "tasks", lambda full: tasks)
-    context = _Context(fail_after=3)
-    with pytest.raises(KeyboardInterrupt):
-        rnn._train(context, data.digits(), [0])
-    context.fail_after = 100
-    runs = rnn._train(context, data.digits(), [0])
-    assert context.computed == 8 and len(runs) == 8
-    table = rnn._learning_table(runs, "rows")
+def test_the_grid_trains_stores_and_does_not_repeat(tmp_path) -> None:
+    """Through the engine, the store and back into the tables."""
+    members = [Row(dataclasses.replace(row.spec, **{**TINY, "steps": 2})) for row in experiment.rows(full=False)]
+    found = Study(members, [0], {}, "digits", "digits", full=False)
+    engine = make_engine("local", "digits", tmp_path / "checkpoints")
+    with RunStore(tmp_path / "runs.sqlite") as store:
+        told: list[object] = []
+        runs = run_grid(found.specs(), store, engine, told.append)
+        assert len(runs) == 8 and {run.status for run in runs.values()} == {"done"}
+        told.clear()
+        assert run_grid(found.specs(), store, engine, told.append) == runs and not told
+    table = experiment._learning_table(dataclasses.replace(found, runs=runs), "rows")
     assert [row[:2] for row in table.rows][:2] == [["LSTM", "ISRU"], ["LSTM", "sigmoid and tanh"]]
-
-
-class _Context:
-    """What `_train` asks of a context, with an interruption on order."""
-
-    full = False
-
-    def __init__(self, fail_after: int) -> None:
-        self.fail_after, self.computed, self.kept = fail_after, 0, {}
-
-    def progress(self, *_: object) -> None: ...
-
-    def remember(self, key, compute):
-        if key not in self.kept:
-            if self.computed == self.fail_after:
-                raise KeyboardInterrupt
-            self.kept[key] = compute()
-            self.computed += 1
-        return self.kept[key]
+    assert all(0 <= row[2] <= 100 and row[-1] == 1 for row in table.rows)
+    empty = experiment._learning_table(found, "adding")
+    assert [row[2:] for row in empty.rows] == [[None, None, 0]] * 4, "a shard without a row's runs leaves it empty"
 
 
 def test_is_registered_and_knows_when_it_is_outdated() -> None:
     (entry,) = registry.select(["rnn"])
-    assert registry.load(entry) is rnn.run
+    assert registry.load(entry) is experiment.run
     context = type("Asked", (), {"full": True, "options": {}})()
-    assert not rnn.is_current({"rnn": {"seeds": 1}}, context)
-    assert rnn.is_current({"rnn": {"seeds": 5}}, context)
+    assert not experiment.is_current({"runs": {"complete": True, "seeds": 1}}, context)
+    assert experiment.is_current({"runs": {"complete": True, "seeds": 5}}, context)

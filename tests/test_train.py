@@ -15,7 +15,9 @@ from mnist_program import small_data
 from isrlu._errors import UserError
 from isrlu.paper.mnist import train as training
 from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.train import Arrays, Diverged, History, train
+from isrlu.paper.mnist.train import History, train
+from isrlu.paper.runs.arrays import Arrays
+from isrlu.paper.runs.work import Diverged
 
 SMALL = Spec(activation="relu", width=16, epochs=3, batch=50, data="small")
 FILES = Path(__file__).parent

@@ -17,7 +17,7 @@ except ImportError:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 bench = typer.Typer(no_args_is_help=True, help="Benchmarks: contenders interleaved, checked against the oracle first.")
 app.add_typer(bench, name="bench")
-results = typer.Typer(no_args_is_help=True, help="The stored training runs of the MNIST tables.")
+results = typer.Typer(no_args_is_help=True, help="The stored training runs of the experiments.")
 app.add_typer(results, name="results")
 
 

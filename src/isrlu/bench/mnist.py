@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from isrlu import data, environment
 from isrlu.paper.mnist import networks
-from isrlu.paper.mnist.local import LocalEngine
 from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.train import Arrays, learning_rate
+from isrlu.paper.mnist.train import learning_rate
+from isrlu.paper.runs.arrays import Arrays
+from isrlu.paper.runs.local import LocalEngine
 
 
 class _Elu(nn.Module):

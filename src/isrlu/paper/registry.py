@@ -95,7 +95,7 @@ EXPERIMENTS = (
         summary="speed of gates and layers beside torch.nn's, and learning with ISRU against sigmoid and tanh",
         quick="2 min",
         full="2 h",
-        module="isrlu.paper.rnn",
+        module="isrlu.paper.rnn.experiment",
     ),
 )
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from isrlu.paper.experiment import Claim, Context, Result, claim
-from isrlu.paper.mnist import plots, study, table4, tables
-from isrlu.paper.mnist.study import Row, Study
+from isrlu.paper.mnist import plots, table4, tables
+from isrlu.paper.runs import study
+from isrlu.paper.runs.study import Row, Study
 
 METHODS = ("full", "approx", "kinney")
 MARGIN = 0.1  # points of accuracy: what the confidence interval of a difference must stay within to be called none

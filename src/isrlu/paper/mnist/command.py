@@ -13,8 +13,8 @@ from isrlu import data as datasets
 from isrlu import environment
 from isrlu.paper import results
 from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.store import RunStore
-from isrlu.paper.mnist.study import store_path
+from isrlu.paper.runs.store import RunStore
+from isrlu.paper.runs.study import store_path
 
 
 def train_one(
@@ -28,7 +28,9 @@ def train_one(
 ) -> int:
     """Train what `options` specify; returns the exit code, 1 where the run diverged."""
     from isrlu.paper.mnist import distributed
-    from isrlu.paper.mnist.train import Arrays, Diverged, History, summary, train
+    from isrlu.paper.mnist.train import History, summary, train
+    from isrlu.paper.runs.arrays import Arrays
+    from isrlu.paper.runs.work import Diverged
 
     Spec.from_json(options)  # a mistake is told before any data is fetched
     source, reason = datasets.find_or_digits(data)
@@ -84,21 +86,16 @@ def show(out: Path, output: Path | None) -> None:
     if output:
         results.write_json(output, {"runs": [{**dataclasses.asdict(run), "hash": run.spec.hash} for run in runs]})
     table = Table(box=None)
-    for heading in ("run", "network", "activation", "epochs", "seed", "data", "status", "accuracy", "loss x 100"):
+    for heading in ("run", "network", "what", "length", "seed", "data", "status", "accuracy", "loss x 100", "score"):
         table.add_column(heading)
     for run in runs:
-        spec, result = run.spec, run.result
-        numbers = [f"{result[key]:.{digits}f}" if key in result else "–" for key, digits in _SHOWN]
-        network, length = (
-            f"{spec.architecture} ({spec.width})",
-            f"{spec.steps} steps" if spec.steps else f"{spec.epochs}",
-        )
-        status = f"{run.status} {run.reason}".strip()
-        table.add_row(spec.hash, network, spec.label, length, str(spec.seed), spec.data, status, *numbers)
+        spec, status = run.spec, f"{run.status} {run.reason}".strip()
+        numbers = [f"{run.result[key]:.{digits}f}" if key in run.result else "–" for key, digits in _SHOWN]
+        table.add_row(spec.hash, spec.network, spec.label, spec.duration, str(spec.seed), spec.data, status, *numbers)
     rich.print(table)
 
 
-_SHOWN = (("best_accuracy", 2), ("final_loss", 3))
+_SHOWN = (("best_accuracy", 2), ("final_loss", 3), ("final_score", 4))
 
 
 def _board(folder: Path | None) -> Callable[[Any], None]:

@@ -8,11 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from isrlu.paper import style
+from isrlu.paper import stats, style
 from isrlu.paper.experiment import Context, Figure
-from isrlu.paper.mnist import stats
-from isrlu.paper.mnist.study import Row, Study
 from isrlu.paper.mnist.tables import marks
+from isrlu.paper.runs.study import Row, Study
 
 History = Mapping[str, Any]
 Curve = Callable[[History], tuple[Sequence[float], Sequence[float]]]  # x and y of one run

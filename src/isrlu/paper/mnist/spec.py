@@ -1,22 +1,18 @@
-"""What one training run is, frozen: two runs of the same specification have the same hash and the same result."""
+"""What a training run of the paper's networks is."""
 
-import dataclasses
-import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from isrlu._checks import METHODS, check_alpha
 from isrlu._errors import UserError
+from isrlu.paper.runs.spec import RunSpec, check
 
 ACTIVATIONS = ("isrlu", "elu", "relu")
 ARCHITECTURES = {1: 1176, 2: 512}  # the paper's width of the dense layer
-PROTOCOL = 1  # part of the hash: raise it when `train` changes what a specification means
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec:
+class Spec(RunSpec):
     """One run: network, activation, dropout, length, seed and data. The number of threads is not part of it.
 
     >>> Spec(activation="isrlu", alpha=3.0, pkeep=0.25, seed=1).label
@@ -26,6 +22,8 @@ class Spec:
         ...
     isrlu._errors.UserError: unknown activation 'swish': known are isrlu, elu, relu
     """
+
+    trainer: ClassVar[str] = "isrlu.paper.mnist.train"
 
     architecture: int = 1
     activation: str = "isrlu"
@@ -39,52 +37,28 @@ class Spec:
     steps: int = 0  # stop after so many steps; 0: after the last epoch
     evaluations: int = 1  # looks at the test set in an epoch, evenly spaced, the last at its end
     batch: int = 100
-    seed: int = 0
-    data: str = "mnist"  # the data set's identity
 
     def __post_init__(self) -> None:
-        _check(self.architecture in ARCHITECTURES, f"unknown architecture {self.architecture!r}: the paper has 1 and 2")
+        check(self.architecture in ARCHITECTURES, f"unknown architecture {self.architecture!r}: the paper has 1 and 2")
         known = ", ".join(ACTIVATIONS)
-        _check(self.activation in ACTIVATIONS, f"unknown activation {self.activation!r}: known are {known}")
-        _check(self.method in METHODS, f"unknown method {self.method!r}: known are {', '.join(METHODS)}")
+        check(self.activation in ACTIVATIONS, f"unknown activation {self.activation!r}: known are {known}")
+        check(self.method in METHODS, f"unknown method {self.method!r}: known are {', '.join(METHODS)}")
         try:
             object.__setattr__(self, "alpha", check_alpha(self.alpha))
         except (TypeError, ValueError) as error:
             raise UserError(str(error)) from None
         only = "only isrlu has one" if self.activation != "isrlu" else ""
-        _check(not (only and self.learnable), f"{self.activation} has no learnable alpha: {only}")
-        _check(not (only and self.method != "full"), f"{self.activation} has no method {self.method}: {only}")
+        check(not (only and self.learnable), f"{self.activation} has no learnable alpha: {only}")
+        check(not (only and self.method != "full"), f"{self.activation} has no method {self.method}: {only}")
         for name in ("pkeep", "pkeep_conv"):
             value = getattr(self, name)
-            _check(0.0 < value <= 1.0, f"{name} is the probability of keeping a unit, in (0, 1], got {value!r}")
-        _check(self.architecture == 2 or self.pkeep_conv == 1.0, "architecture 1 has no dropout after convolutions")
+            check(0.0 < value <= 1.0, f"{name} is the probability of keeping a unit, in (0, 1], got {value!r}")
+        check(self.architecture == 2 or self.pkeep_conv == 1.0, "architecture 1 has no dropout after convolutions")
         for name, least in (("width", 0), ("epochs", 1), ("steps", 0), ("evaluations", 1), ("batch", 1), ("seed", 0)):
-            _check(getattr(self, name) >= least, f"{name} must be at least {least}, got {getattr(self, name)!r}")
+            check(getattr(self, name) >= least, f"{name} must be at least {least}, got {getattr(self, name)!r}")
         object.__setattr__(self, "width", self.width or ARCHITECTURES[self.architecture])
         if self.activation == "relu":
             object.__setattr__(self, "alpha", 1.0)  # so that it can't make two runs out of one
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Spec":
-        """The specification that `to_json` wrote; an unknown key is an error."""
-        known = {each.name for each in dataclasses.fields(cls)}
-        unknown = sorted(set(values) - known)
-        _check(not unknown, f"unknown key {', '.join(unknown)} in a run's specification: known are {', '.join(known)}")
-        return cls(**values)
-
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-    @property
-    def hash(self) -> str:
-        """The run's identity: 16 hex digits of the SHA-256 of its specification."""
-        text = json.dumps({"protocol": PROTOCOL, **self.to_json()}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    @property
-    def group(self) -> str:
-        """All but the seed: runs of one group are repetitions of each other."""
-        return dataclasses.replace(self, seed=0).hash
 
     @property
     def name(self) -> str:
@@ -96,12 +70,15 @@ class Spec:
         return f"{titles[self.activation]}{alpha[self.activation]}{learned}{method}"
 
     @property
+    def network(self) -> str:
+        return f"{self.architecture} ({self.width})"
+
+    @property
+    def duration(self) -> str:
+        return f"{self.steps} steps" if self.steps else f"{self.epochs} epochs"
+
+    @property
     def label(self) -> str:
         """Activation and dropout, for progress lines and plots."""
         conv = f"{self.pkeep_conv} conv, " if self.architecture == 2 else ""
         return f"{self.name}, pkeep {conv}{self.pkeep}"
-
-
-def _check(good: bool, message: str) -> None:
-    if not good:
-        raise UserError(message)

@@ -9,11 +9,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isrlu.paper import numbers
+from isrlu.paper import numbers, stats
 from isrlu.paper.experiment import Claim, Context, Result, claim
-from isrlu.paper.mnist import plots, stats, study, tables
+from isrlu.paper.mnist import plots, tables
 from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.study import Row, Study
+from isrlu.paper.runs import study
+from isrlu.paper.runs.study import Row, Study
 
 WIDTHS = (1176, 200)  # the paper's word, and the tutorial's that the rest of the protocol agrees with
 SEEDS = {True: 5, False: 1}  # full, quick

@@ -6,9 +6,10 @@ from typing import Any
 
 from isrlu.paper import numbers
 from isrlu.paper.experiment import Claim, Context, Result, claim
-from isrlu.paper.mnist import plots, study, tables
+from isrlu.paper.mnist import plots, tables
 from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.study import Row, Study
+from isrlu.paper.runs import study
+from isrlu.paper.runs.study import Row, Study
 
 SEEDS = {True: 3, False: 1}  # full, quick
 

@@ -4,10 +4,10 @@ import itertools
 import statistics
 from collections.abc import Sequence
 
+from isrlu.paper import stats
 from isrlu.paper.experiment import Cell, Column, Table
-from isrlu.paper.mnist import stats
-from isrlu.paper.mnist.store import Run
-from isrlu.paper.mnist.study import Row, Study
+from isrlu.paper.runs.store import Run
+from isrlu.paper.runs.study import Row, Study
 
 NEAR = 0.25  # percentage points of accuracy that a mean may be from the paper's number
 

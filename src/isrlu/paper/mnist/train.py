@@ -13,28 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isrlu._errors import UserError
-from isrlu.data import Dataset
 from isrlu.paper.mnist import networks
-from isrlu.paper.mnist.checkpoint import load_checkpoint, save_checkpoint
 from isrlu.paper.mnist.distributed import Ranks
 from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.runs.arrays import Arrays
+from isrlu.paper.runs.checkpoint import load_checkpoint, save_checkpoint
+from isrlu.paper.runs.work import Diverged, seed_of
 
 LOSS_EVERY = 100  # steps that one point of the training loss is the mean of
 TRACKED = 1000  # test images over which each hidden unit's activation is averaged
-
-
-class Diverged(Exception):
-    """The loss, or a mean activation, is no longer a number."""
-
-    def __init__(self, what: str, value: float, step: int, history: "History") -> None:
-        super().__init__(f"the {what} is {value} at step {step}")
-        self.history = history
 
 
 @dataclass
@@ -55,15 +47,6 @@ class History:
 
 
 Watch = Callable[[int, History, float], None]  # called after each look at the test set: epoch, so far, images/s
-
-
-class Arrays:
-    """The data as tensors, whole and ready: images [n, 1, 28, 28] in [0, 1], channels last, and labels."""
-
-    def __init__(self, data: Dataset) -> None:
-        self.identity = data.identity
-        self.train = _images(data.train_images), torch.from_numpy(data.train_labels.astype(np.int64))
-        self.test = _images(data.test_images), torch.from_numpy(data.test_labels.astype(np.int64))
 
 
 def train(spec: Spec, arrays: Arrays, *, checkpoint: Path | None = None, watch: Watch | None = None) -> History:
@@ -104,7 +87,7 @@ class _Run:
             width=spec.width,
             pkeep=spec.pkeep,
             pkeep_conv=spec.pkeep_conv,
-            seed=_seed(spec.seed, 0),
+            seed=seed_of(spec.seed, 0),
         ).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.model = ranks.wrap(self.network)
         self.optimiser = torch.optim.Adam(self.network.parameters(), fused=True)
@@ -118,8 +101,8 @@ class _Run:
     def one_epoch(self, watch: Watch | None) -> None:
         """Train through the shuffled data once, looking at the test set on the way."""
         images, labels = self.arrays.train
-        torch.manual_seed(_seed(self.spec.seed, self.epoch + 1, self.ranks.rank))  # of dropout
-        shuffle = torch.Generator().manual_seed(_seed(self.spec.seed, self.epoch + 1))
+        torch.manual_seed(seed_of(self.spec.seed, self.epoch + 1, self.ranks.rank))  # of dropout
+        shuffle = torch.Generator().manual_seed(seed_of(self.spec.seed, self.epoch + 1))
         batches = torch.randperm(len(labels), generator=shuffle).split(self.batch)
         batches = [each for each in batches if len(each) == self.batch]
         if self.spec.steps:
@@ -203,15 +186,13 @@ def summary(history: History) -> dict[str, Any]:
     }
 
 
+def progress(spec: Spec, epoch: int, history: History, rate: float) -> tuple[float, str]:
+    """How far a run is, of what `watch` was told."""
+    loss, accuracy = history.train_loss[-1], history.test_accuracy[-1]
+    text = f"epoch {epoch}/{spec.epochs}, loss {loss:.4f}, test {accuracy:.2f} %, {rate:,.0f} images/s"
+    return epoch / spec.epochs, text
+
+
 def _alpha(module: nn.Module) -> float:
     value = module.alpha
     return float(value.detach().mean()) if isinstance(value, Tensor) else float(value)  # type: ignore[arg-type]
-
-
-def _images(pixels: np.ndarray) -> Tensor:
-    images = torch.from_numpy(pixels.astype(np.float32) / np.float32(255)).unsqueeze(1)
-    return images.contiguous(memory_format=torch.channels_last)
-
-
-def _seed(*parts: int) -> int:
-    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)

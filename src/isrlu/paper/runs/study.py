@@ -4,24 +4,25 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from isrlu import data
 from isrlu._errors import UserError
 from isrlu.paper.experiment import Context
-from isrlu.paper.mnist.grid import make_engine, run_grid, shard
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.store import Run, RunStore
-from isrlu.paper.mnist.work import Progress
+from isrlu.paper.runs.grid import make_engine, run_grid, shard
+from isrlu.paper.runs.spec import RunSpec
+from isrlu.paper.runs.store import Run, RunStore
+from isrlu.paper.runs.work import Progress
 
-FOLDER, STORE = "mnist", "runs.sqlite"
+S = TypeVar("S", bound=RunSpec)
+FOLDER, STORE = "runs", "runs.sqlite"
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Generic[S]):
     """A row of a table: a run but for its seed and data, and what the paper found (accuracy in percent, loss x 100)."""
 
-    spec: Spec
+    spec: S
     accuracy: float | None = None
     loss: float | None = None
 
@@ -46,10 +47,10 @@ class Study:
         """seed -> a number of the run's result: best_accuracy, final_loss..."""
         return {seed: run.result[key] for seed, run in self.of(row).items()}
 
-    def _specs(self, row: Row) -> list[Spec]:
+    def _specs(self, row: Row) -> list[RunSpec]:
         return [dataclasses.replace(row.spec, seed=seed, data=self.identity) for seed in self.seeds]
 
-    def specs(self) -> list[Spec]:
+    def specs(self) -> list[RunSpec]:
         """All runs of the grid, the first seed of every row before the second of any."""
         return [spec for specs in zip(*map(self._specs, self.rows), strict=True) for spec in specs]
 
@@ -85,7 +86,7 @@ class Study:
     @property
     def environment(self) -> dict[str, Any]:
         """What `is_current` looks at later."""
-        return {"mnist": {"complete": self.complete, "seeds": len(self.seeds), "data": self.identity}}
+        return {"runs": {"complete": self.complete, "seeds": len(self.seeds), "data": self.identity}}
 
 
 def carry_out(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
@@ -111,7 +112,7 @@ def carry_out(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
 
 def is_current(environment: Mapping[str, Any], context: Context, *, seeds: int) -> bool:
     """Whether a stored result has all its runs, as many seeds as asked for, and the data that was named."""
-    stored = environment.get("mnist", {})
+    stored = environment.get("runs", {})
     if not stored.get("complete") or stored["seeds"] < (context.options.get("seeds") or seeds):
         return False
     given = context.options.get("data")
@@ -126,7 +127,7 @@ def store_path(out: Path) -> Path:
 class _Teller:
     """Tells the frame how far the grid is, in runs."""
 
-    def __init__(self, context: Context, specs: Sequence[Spec], store: RunStore) -> None:
+    def __init__(self, context: Context, specs: Sequence[RunSpec], store: RunStore) -> None:
         self._context, self._total = context, len(specs)
         stored = store.find(specs).values()
         self._finished = sum(run.status != "crashed" for run in stored)
@@ -138,7 +139,7 @@ class _Teller:
             self._finished += 1
             text = f"{event.spec.label}, seed {event.spec.seed}: {event.status}"
         else:
-            self._partly[event.spec.hash] = event.epoch / event.spec.epochs
+            self._partly[event.spec.hash] = event.share
             text = event.line
         done = self._finished + sum(self._partly.values())
         self._context.progress(f"{self._finished}/{self._total} runs; {text}", done, self._total)

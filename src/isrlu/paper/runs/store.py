@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from isrlu._errors import UserError
-from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.runs.spec import RunSpec, load_spec
 
 Status = Literal["done", "diverged", "crashed"]
 FORMAT = 1
@@ -33,14 +33,19 @@ _SPEC = (
     "steps",
     "seed",
     "data",
+    "task",
+    "layer",
+    "gates",
+    "hidden",
 )
-_RESULT = ("best_accuracy", "final_accuracy", "final_loss", "seconds")
+_RESULT = ("best_accuracy", "final_accuracy", "final_loss", "final_score", "seconds")
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS runs (
     hash TEXT PRIMARY KEY, spec TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL,
     result TEXT NOT NULL, environment TEXT NOT NULL, finished TEXT NOT NULL
 ) STRICT;
-CREATE VIEW IF NOT EXISTS summary AS SELECT hash, status, reason, finished,
+DROP VIEW IF EXISTS summary;
+CREATE VIEW summary AS SELECT hash, status, reason, finished,
     {", ".join(f"json_extract(spec, '$.{name}') AS {name}" for name in _SPEC)},
     {", ".join(f"json_extract(result, '$.{name}') AS {name}" for name in _RESULT)}
 FROM runs;
@@ -51,7 +56,7 @@ FROM runs;
 class Run:
     """A finished run: `result` holds the summary's numbers and the history."""
 
-    spec: Spec
+    spec: RunSpec
     status: Status
     reason: str = ""
     result: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +108,7 @@ class RunStore:
         if not changed:
             raise UserError(f"{self.path} already holds a result of run {run.spec.hash} ({run.spec.label})")
 
-    def find(self, specs: Iterable[Spec]) -> dict[str, Run]:
+    def find(self, specs: Iterable[RunSpec]) -> dict[str, Run]:
         """hash -> stored run, for those of `specs` that are there."""
         found = {}
         for spec in specs:
@@ -132,7 +137,7 @@ class RunStore:
     def _run(self, row: tuple[Any, ...]) -> Run:
         try:
             _, spec, status, reason, result, environment, finished = row
-            loaded = Spec.from_json(json.loads(spec))
+            loaded = load_spec(json.loads(spec))
             return Run(loaded, status, reason, json.loads(result), json.loads(environment), finished)
         except (ValueError, TypeError) as error:
             raise self._damaged(error) from None

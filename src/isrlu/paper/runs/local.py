@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from isrlu import environment
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.store import Run
-from isrlu.paper.mnist.work import TRIES, Progress, execute, lost
+from isrlu.paper.runs.spec import RunSpec
+from isrlu.paper.runs.store import Run
+from isrlu.paper.runs.work import TRIES, Progress, execute, lost
 
 _CONTEXT = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
 
@@ -31,7 +31,7 @@ class LocalEngine:
         self.source, self.checkpoints, self.threads = source, checkpoints, threads
         self.workers = workers or max(1, environment.threads() // threads)
 
-    def run(self, specs: Sequence[Spec], tell: Callable[[Progress], None]) -> Iterator[Run]:
+    def run(self, specs: Sequence[RunSpec], tell: Callable[[Progress], None]) -> Iterator[Run]:
         """Yield each run as it ends."""
         waiting, tries = deque(specs), Counter[str]()
         workers = [_Worker(self) for _ in range(min(self.workers, len(specs)))]
@@ -69,15 +69,15 @@ class _Worker:
         self.process: BaseProcess = _CONTEXT.Process(target=_serve, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
-        self.spec: Spec | None = None
+        self.spec: RunSpec | None = None
         self.dead = False
 
-    def start(self, spec: Spec) -> None:
+    def start(self, spec: RunSpec) -> None:
         self.spec = spec
         with contextlib.suppress(OSError):  # it is gone: `receive` will say so
             self.connection.send(spec)
 
-    def receive(self) -> tuple[Spec, Progress | Run | str]:
+    def receive(self) -> tuple[RunSpec, Progress | Run | str]:
         """The run that it is at, and what it sent, or, where it died, how."""
         spec = self.spec
         assert spec is not None, "only a worker that is at a run is listened to"
@@ -105,7 +105,7 @@ def _serve(connection: Connection, source: str, checkpoints: Path, threads: int)
     import torch
 
     from isrlu.data import load
-    from isrlu.paper.mnist.train import Arrays
+    from isrlu.paper.runs.arrays import Arrays
 
     torch.set_num_threads(threads)
     arrays = Arrays(load(source))

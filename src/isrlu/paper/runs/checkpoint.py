@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from isrlu._errors import UserError
-from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.runs.spec import RunSpec
 
 T = TypeVar("T")
 
 
 def save_checkpoint(
     path: Path,
-    spec: Spec,
+    spec: RunSpec,
     network: nn.Module,
     optimiser: torch.optim.Optimizer,
     epoch: int,
@@ -49,7 +49,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: Path, spec: Spec, network: nn.Module, optimiser: torch.optim.Optimizer, history: type[T]
+    path: Path, spec: RunSpec, network: nn.Module, optimiser: torch.optim.Optimizer, history: type[T]
 ) -> tuple[int, int, T]:
     """Put the state into `network` and `optimiser`; returns epoch, step and history."""
     try:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from isrlu._errors import UserError
 from isrlu.data import load
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.store import Run
-from isrlu.paper.mnist.work import TRIES, Progress, execute, lost
+from isrlu.paper.runs.spec import RunSpec
+from isrlu.paper.runs.store import Run
+from isrlu.paper.runs.work import TRIES, Progress, execute, lost
 
 try:
     import ray
@@ -25,7 +25,7 @@ class RayEngine:
     def __init__(self, source: str, checkpoints: Path, *, address: str | None = None, threads: int = 1) -> None:
         self.source, self.checkpoints, self.address, self.threads = source, checkpoints, address, threads
 
-    def run(self, specs: Sequence[Spec], tell: Callable[[Progress], None]) -> Iterator[Run]:
+    def run(self, specs: Sequence[RunSpec], tell: Callable[[Progress], None]) -> Iterator[Run]:
         """Yield each run as it ends; Ray's dashboard shows the ones at work."""
         started = not ray.is_initialized()
         if started:
@@ -49,10 +49,10 @@ class RayEngine:
                 ray.shutdown()
 
 
-def _task(spec: Spec, data: object, checkpoints: Path, threads: int) -> Run:
+def _task(spec: RunSpec, data: object, checkpoints: Path, threads: int) -> Run:
     import torch
 
-    from isrlu.paper.mnist.train import Arrays
+    from isrlu.paper.runs.arrays import Arrays
 
     torch.set_num_threads(threads)
     return execute(spec, Arrays(data), checkpoints)  # type: ignore[arg-type]

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Protocol
 
 from isrlu._errors import UserError
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.store import Run, RunStore
-from isrlu.paper.mnist.work import Progress, checkpoint_path
+from isrlu.paper.runs.spec import RunSpec
+from isrlu.paper.runs.store import Run, RunStore
+from isrlu.paper.runs.work import Progress, checkpoint_path
 
 
 class Engine(Protocol):
@@ -15,11 +15,11 @@ class Engine(Protocol):
 
     checkpoints: Path
 
-    def run(self, specs: Sequence[Spec], tell: Callable[[Progress], None]) -> Iterator[Run]: ...
+    def run(self, specs: Sequence[RunSpec], tell: Callable[[Progress], None]) -> Iterator[Run]: ...
 
 
 def run_grid(
-    specs: Sequence[Spec],
+    specs: Sequence[RunSpec],
     store: RunStore,
     engine: Engine,
     tell: Callable[[Progress | Run], None] = lambda _: None,
@@ -43,21 +43,21 @@ def make_engine(name: str, source: str, checkpoints: Path, *, workers: int = 0, 
     """The engine "local", "ray" (on this machine, or at RAY_ADDRESS) or "ray:ADDRESS"."""
     kind, _, address = name.partition(":")
     if kind == "local" and not address:
-        from isrlu.paper.mnist.local import LocalEngine
+        from isrlu.paper.runs.local import LocalEngine
 
         return LocalEngine(source, checkpoints, workers=workers, threads=threads)
     if kind == "ray":
-        from isrlu.paper.mnist.ray import RayEngine
+        from isrlu.paper.runs.ray import RayEngine
 
         full = name if address.startswith("//") else address  # Ray's client addresses are ray://host:port themselves
         return RayEngine(source, checkpoints, address=full or None, threads=threads)
     raise UserError(f"unknown engine {name!r}: known are local, ray, ray:ADDRESS")
 
 
-def shard(specs: Sequence[Spec], part: str) -> list[Spec]:
+def shard(specs: Sequence[RunSpec], part: str) -> list[RunSpec]:
     """Part "i/n" of a grid, for machines that share nothing; all n parts together are the grid, none overlap.
 
-    >>> [spec.seed for spec in shard([Spec(seed=seed) for seed in range(5)], "2/3")]
+    >>> [spec.seed for spec in shard([RunSpec(seed=seed) for seed in range(5)], "2/3")]
     [1, 4]
     """
     try:

@@ -1,0 +1,1 @@
+"""Beyond the paper: ISRU in LSTM and GRU."""

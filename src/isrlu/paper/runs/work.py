@@ -1,0 +1,71 @@
+"""What a worker of any engine does: execute one specification and say how it went."""
+
+import dataclasses
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from isrlu import environment
+from isrlu.paper.runs.arrays import Arrays
+from isrlu.paper.runs.spec import RunSpec
+from isrlu.paper.runs.store import Run
+
+TRIES = 3  # of a run whose worker died
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a run is: after a look at the test set."""
+
+    spec: RunSpec
+    share: float  # done, from 0 to 1
+    text: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.spec.label}, seed {self.spec.seed}: {self.text}"
+
+
+class Diverged(Exception):
+    """A number of a run (a loss, a mean activation) is no longer one; `history` ends there."""
+
+    def __init__(self, what: str, value: float, step: int, history: Any) -> None:
+        super().__init__(f"the {what} is {value} at step {step}")
+        self.history = history
+
+
+def execute(spec: RunSpec, arrays: Arrays, checkpoints: Path, tell: Callable[[Progress], None] = lambda _: None) -> Run:
+    """Train `spec`, from its checkpoint if there is one; a run that diverges or fails is returned as such."""
+    trainer = importlib.import_module(spec.trainer)
+
+    def watch(*seen: Any) -> None:
+        tell(Progress(spec, *trainer.progress(spec, *seen)))
+
+    captured = {**environment.capture(), "threads": torch.get_num_threads()}
+    try:
+        history = trainer.train(spec, arrays, checkpoint=checkpoint_path(checkpoints, spec), watch=watch)
+    except Diverged as error:
+        return Run(spec, "diverged", str(error), {"history": dataclasses.asdict(error.history)}, captured)
+    except Exception as error:  # one run that fails must not stop the others
+        name = "" if type(error).__name__ == "UserError" else f"{type(error).__name__}: "
+        return Run(spec, "crashed", name + str(error).partition("\n")[0], environment=captured)
+    return Run(spec, "done", "", {**trainer.summary(history), "history": dataclasses.asdict(history)}, captured)
+
+
+def seed_of(*parts: int) -> int:
+    """A seed of its own for every tuple of numbers."""
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
+
+
+def checkpoint_path(folder: Path, spec: RunSpec) -> Path:
+    """Where the run's state is kept until its result is stored."""
+    return folder / f"{spec.hash}.pt"
+
+
+def lost(spec: RunSpec, reason: str) -> Run:
+    """The record of a run whose worker died again and again."""
+    return Run(spec, "crashed", f"{reason}, {TRIES} times", environment=environment.capture())

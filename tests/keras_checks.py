@@ -4,6 +4,7 @@ import math
 import warnings
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -13,6 +14,8 @@ with warnings.catch_warnings():
     from keras import layers, ops
 
 from isrlu.keras import ISRLU, ISRU, isrlu, isru, isru_sigmoid
+from isrlu.testing import check, questions
+from isrlu.testing._frameworks import VJP
 
 FUNCTIONS = [isrlu, isru, isru_sigmoid]
 
@@ -40,6 +43,17 @@ def test_number_and_tensor_alpha_agree() -> None:
         number = ops.convert_to_numpy(function(x, 3.0))
         np.testing.assert_allclose(number, ops.convert_to_numpy(function(x, np.full(5, 3.0, "float32"))), rtol=1e-6)
         np.testing.assert_allclose(number[x < 0], _negative(x, 3.0)[x < 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("function", [isrlu, isru])
+def test_number_as_alpha_is_within_the_bounds(function, dtype) -> None:
+    """The table of all frameworks is measured with an alpha for each x, which takes another way."""
+    backend = keras.backend.backend()
+    for alpha, vectors in questions(f"keras-{backend}", function.__name__, dtype).by_alpha():
+        x = ops.convert_to_tensor(vectors.x.astype(getattr(ml_dtypes, dtype, dtype)))
+        f, dfdx = VJP[backend](lambda x, alpha=alpha: function(x, alpha), [x])
+        check(vectors, f"keras-{backend}", f=ops.convert_to_numpy(f), dfdx=ops.convert_to_numpy(dfdx))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -20,8 +20,9 @@ import math
 from types import ModuleType
 from typing import Any
 
-# Of each dtype that is computed in: so large that 1 + far^2 is far^2, and so small that this does not overflow.
-FAR = {"float32": 2.0**30, "float64": 2.0**60}
+# Of each dtype that is computed in: so large that 1 + far^2 is far^2 and far^-3 is 0, and so small that far^2 does not
+# overflow.
+FAR = {"float32": 2.0**60, "float64": 2.0**500}
 
 
 def inverse_root(ops: ModuleType, x: Any, alpha: Any) -> Any:

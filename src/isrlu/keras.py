@@ -159,32 +159,46 @@ def _with_alpha(name: str, layer: type[_WithAlpha], x: Any, alpha: Any) -> Any:
     if own is not None and (number or BACKEND == "jax"):
         return getattr(own, name)(x, alpha)
     wide = _widened(x)
+    if number and alpha > 0:
+        return ops.cast(_in_x(name, wide, alpha), x.dtype)
     alpha = ops.convert_to_tensor(alpha, wide.dtype) if number else ops.cast(alpha, wide.dtype)
+    return ops.cast(_in_both(name, wide, alpha), x.dtype)
+
+
+def _in_x(name: str, x: Any, alpha: float) -> Any:
+    """On TensorFlow, with a number > 0 as alpha: in few operators, as each is a pass over the memory outside XLA."""
+    import tensorflow as tf
+
+    far = min(_far(x) / math.sqrt(alpha), x.dtype.max)
+
+    @tf.custom_gradient
+    def activation(x: Any) -> tuple[Any, Callable[..., Any]]:
+        near = tf.clip_by_value(x, -far, 0.0 if name == "isrlu" else far)  # two operators; the one is not in TFLite
+        r = tf.sqrt(1.0 / (1.0 + (tf.square(near) if alpha == 1 else (alpha * near) * near)))
+        passes = x >= 0 if name == "isrlu" else x == 0  # a subnormal counts as 0 and is spared the flush
+        # RsqrtGrad is -dy/2 y^3: in one operator what the product takes three for.
+        return tf.where(passes, x, near * r), lambda upstream: tf.raw_ops.RsqrtGrad(y=r, dy=-2.0 * upstream)
+
+    return activation(x)
+
+
+def _in_both(name: str, x: Any, alpha: Any) -> Any:
+    """With a tensor as alpha: the formula with the derivatives r^3 in x and -f^3 / 2 in alpha."""
     formula = {"isrlu": _formula.isrlu, "isru": _formula.isru}[name]
-    return ops.cast(_differentiable(formula, wide, alpha, number), x.dtype)
-
-
-def _differentiable(formula: Callable[..., Any], x: Any, alpha: Any, fixed: bool) -> Any:
-    """The formula with the derivatives r^3 in x and, unless alpha is fixed, -f^3 / 2 in alpha."""
 
     @ops.custom_gradient
-    def in_x(x: Any) -> tuple[Any, Callable[..., Any]]:
-        f, r = formula(ops, x, alpha, _far(x))
-        return f, lambda *args, upstream=None: _upstream(args, upstream) * (r * r * r)
-
-    @ops.custom_gradient
-    def in_both(x: Any, alpha: Any) -> tuple[Any, Callable[..., Any]]:
+    def activation(x: Any, alpha: Any) -> tuple[Any, Callable[..., Any]]:
         f, r = formula(ops, x, alpha, _far(x))
 
         def gradients(*args: Any, upstream: Any = None) -> tuple[Any, Any]:
             upstream = _upstream(args, upstream)
-            bent = ops.where(x >= 0, ops.zeros_like(f), f) if formula is _formula.isrlu else f
+            bent = ops.where(x >= 0, ops.zeros_like(f), f) if name == "isrlu" else f
             return upstream * (r * r * r), upstream * (-0.5 * bent * bent * bent)
 
         return f, gradients
 
     # One alpha for each x, so that summing its gradient over what it was shared by is left to the framework.
-    return in_x(x) if fixed else in_both(x, ops.broadcast_to(alpha, ops.shape(x)))
+    return activation(x, ops.broadcast_to(alpha, ops.shape(x)))
 
 
 def _upstream(args: tuple[Any, ...], upstream: Any) -> Any:

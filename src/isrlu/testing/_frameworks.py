@@ -93,9 +93,9 @@ def _keras(vectors: Vectors) -> Results:
 
     import isrlu.keras
 
-    gradients = {"tensorflow": _tensorflow_vjp, "jax": _jax_vjp, "torch": _torch_vjp}[keras.backend.backend()]
+    vjp = VJP[keras.backend.backend()]
     arguments = [ops.convert_to_tensor(array) for array in _arguments(vectors)]
-    return _named([ops.convert_to_numpy(part) for part in gradients(getattr(isrlu.keras, vectors.function), arguments)])
+    return _named([ops.convert_to_numpy(part) for part in vjp(getattr(isrlu.keras, vectors.function), arguments)])
 
 
 def _tensorflow_vjp(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
@@ -119,6 +119,10 @@ def _torch_vjp(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
     f = function(*leaves)
     f.backward(f.new_ones(f.shape))
     return [f.detach(), *(leaf.grad for leaf in leaves)]
+
+
+# of Keras, by its backend
+VJP = {"tensorflow": _tensorflow_vjp, "jax": _jax_vjp, "torch": _torch_vjp}
 
 
 def _onnxruntime(vectors: Vectors) -> Results:

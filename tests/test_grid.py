@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from isrlu._errors import UserError
+from isrlu.bench import mnist as bench
 from isrlu.paper.mnist.spec import Spec
 from isrlu.paper.runs.grid import make_engine, run_grid, shard
 from isrlu.paper.runs.store import Run, RunStore
@@ -124,6 +125,7 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from isrlu._errors import UserError
+from isrlu.bench import mnist as bench
 from isrlu.paper.mnist.spec import Spec
 from isrlu.paper.runs.store import Run, RunStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -222,3 +224,10 @@ def test_a_shard_that_is_none(part: str) -> None:
 def test_an_unknown_engine(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown engine 'slurm': known are local, ray, ray:ADDRESS"):
         make_engine("slurm", "digits", tmp_path)
+
+
+def test_throughput_is_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.data, "find_or_digits", lambda folder: ("digits", ""))
+    found = bench.run(None, 1, steps=2, rounds=1, say=lambda text: None)
+    assert set(found) == {"plain", "grid"} and all(rate > 0 for rates in found.values() for rate in rates)
+    assert bench.ratio(found) > 0

@@ -63,7 +63,8 @@ def test_an_interrupted_run_ends_with_the_same_bits(arrays, task, tmp_path) -> N
     whole = training.train(spec, arrays)
     assert whole.steps == [2, 4, 6, 7]
 
-    def stop(history: training.History) -> None:
+    def stop(history: training.History, rate: float) -> None:
+        assert rate > 0
         if len(history.steps) == 3:
             raise KeyboardInterrupt
 

@@ -142,7 +142,7 @@ def bench_rnn(
         sizes = {"batches": batch or rnn.BATCHES, "hidden": hidden or rnn.HIDDEN}
         layers = rnn.run_layers(**sizes, threads=threads, rounds=rounds, progress=say)
     if json:
-        show.write_json(json, [asdict(row) for row in (*gates, *layers)])
+        show.write_json(json, [*map(asdict, gates), *map(asdict, layers)])
     else:
         show.recurrent(gates, layers)
 
@@ -167,7 +167,7 @@ def bench_torch(
         rows = calls.run(size or calls.SIZES, threads, rounds=rounds, progress=say) if functions else []
         found = in_networks.run(rounds=rounds, progress=say) if steps else []
     if json:
-        show.write_json(json, [asdict(row) for row in (*rows, *found)])
+        show.write_json(json, [*map(asdict, rows), *map(asdict, found)])
     else:
         show.torch(rows)
         if found:
@@ -322,8 +322,8 @@ def train(
         "batch": batch,
         "seed": seed,
     }
-    files = {"data": data, "checkpoint": checkpoint, "output": output, "tensorboard": tensorboard}
-    raise typer.Exit(command.train_one(spec, threads=threads, **files))
+    files = {"checkpoint": checkpoint, "output": output, "tensorboard": tensorboard}
+    raise typer.Exit(command.train_one(spec, threads=threads, data=data, **files))
 
 
 @results.command()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ class Framework(Protocol):
     """What the benchmark needs to know of a framework: its activations, and how to call them on given arrays."""
 
     name: str
-    activations: Mapping[str, Callable[..., Any]]
+    activations: ClassVar[Mapping[str, Callable[..., Any]]]
 
     def forward(self, function: Callable[..., Any], x: NDArray[np.float32]) -> Callable[[], Any]:
         """A call that computes the function compiled, to the end, and returns the result."""

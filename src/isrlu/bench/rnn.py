@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from isrlu.torch import GRU, LSTM
 STEPS = 64
 HIDDEN = (64, 128, 256, 512)
 BATCHES = (1, 32)
-OURS: dict[str, type[nn.Module]] = {"LSTM": LSTM, "GRU": GRU}
+OURS: dict[str, Any] = {"LSTM": LSTM, "GRU": GRU}
 GATE_ROWS, GATE_HIDDEN = 32, 128
 
 
@@ -102,7 +103,7 @@ def training(module: nn.Module, x: torch.Tensor) -> Callable[[], object]:
     """Forward and backward, with gradients of the weights and of the input."""
     x = x.clone().requires_grad_()
     leaves = [x, *module.parameters()]
-    grad = torch.randn(*x.shape[:2], module.hidden_size)
+    grad = torch.randn(*x.shape[:2], int(module.hidden_size))  # type: ignore[arg-type]
 
     def call() -> None:
         torch.autograd.grad(module(x)[0], leaves, grad)

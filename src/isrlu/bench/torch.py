@@ -128,6 +128,7 @@ def check(name: str, f: Function) -> None:
     y.backward(torch.ones_like(y))
     expected.backward(torch.ones_like(expected))
     tolerance = 2e-3 if "approx" in name else 1e-5
+    assert x.grad is not None and exact.grad is not None
     for got, want in ((y.detach(), expected.detach()), (x.grad, exact.grad)):
         torch.testing.assert_close(got, want.float(), rtol=tolerance, atol=1e-6, msg=lambda text: f"{name}: {text}")
 

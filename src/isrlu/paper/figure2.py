@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
 
 from isrlu.paper import curves, style
-from isrlu.paper.experiment import Column, Context, Figure, Result, Table, claim
+from isrlu.paper.experiment import Cell, Column, Context, Figure, Result, Table, claim
 
 X = np.linspace(-8, 8, 1601)
 
@@ -14,18 +14,19 @@ def run(context: Context) -> Result:
     """Draw ISRU beside tanh and isru_sigmoid beside the sigmoid, and measure the distances."""
     context.progress("drawing", 0, 3)
     figures = [_tanh(context), _sigmoid(context), _difference(context)]
-    pairs = {
+    pairs: dict[str, tuple[curves.Callable, curves.Callable]] = {
         "ISRU and tanh": (curves.isru, np.tanh),
         "isru_sigmoid and sigmoid": (curves.isru_sigmoid, curves.sigmoid),
     }
-    rows = [[name, *_apart(f, g)] for name, (f, g) in pairs.items()]
+    apart = [_apart(f, g) for f, g in pairs.values()]
+    rows: list[list[Cell]] = [[name, *distances] for name, distances in zip(pairs, apart, strict=True)]
     columns = [
         Column("pair"),
         Column("largest difference", "here", "{:.4f}"),
         Column("at x = ±", "here", "{:.2f}"),
         Column("mean difference on [-8, 8]", "here", "{:.4f}"),
     ]
-    tanh, sigmoid = rows[0][1], rows[1][1]
+    tanh, sigmoid = apart[0][0], apart[1][0]
     claims = [
         claim("figure2.tanh", tanh < 0.1, f"at most {tanh:.3f} apart (α = 1), of a range of 2; same slope at 0."),
         claim("figure2.sigmoid", sigmoid < 0.05, f"at most {sigmoid:.3f} apart, of a range of 1; same slope 1/4 at 0."),

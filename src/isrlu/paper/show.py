@@ -1,5 +1,7 @@
 """A result on the terminal: its tables with 'paper' and 'here' side by side, and its claims."""
 
+from typing import Literal
+
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -19,7 +21,7 @@ def table(console: Console, shown: Table) -> None:
     )
     for column in shown.columns:
         whose = f"\n{column.kind}" if column.kind in ("paper", "here", "spread") else ""
-        justify = "left" if column.kind in ("label", "verdict") else "right"
+        justify: Literal["left", "right"] = "left" if column.kind in ("label", "verdict") else "right"
         grid.add_column(escape(column.title) + whose, style=STYLE[column.kind], justify=justify, overflow="fold")
     for row in shown.rows:
         cells = (

@@ -1,6 +1,7 @@
 """How figures look: colours that the colour-blind tell apart, a line style each, transparent SVG for dark pages."""
 
 import io
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -11,7 +12,7 @@ INK = "#24292f"
 """Text and axes; the report shows it in the page's own text colour."""
 
 # Okabe and Ito's palette without the shades that are pale on white; styles differ too, for print and poor eyes
-LINES = {
+LINES: dict[str, dict[str, Any]] = {
     "blue": {"color": "#0072b2", "linestyle": "-", "linewidth": 2},
     "vermillion": {"color": "#d55e00", "linestyle": "--", "linewidth": 2},
     "green": {"color": "#009e73", "linestyle": "-.", "linewidth": 2},
@@ -19,7 +20,7 @@ LINES = {
     "ink": {"color": INK, "linestyle": (0, (5, 1.5, 1, 1.5, 1, 1.5)), "linewidth": 1.8},
 }
 
-_RC = {
+_RC: dict[Any, Any] = {
     "font.size": 10.5,
     "font.family": "DejaVu Sans",
     "text.color": INK,
@@ -58,7 +59,7 @@ def panel(title: str, x: str, y: str, *, width: float = 5.4, height: float = 3.7
         return made, axes
 
 
-def legend(axes: Axes, **options: object) -> None:
+def legend(axes: Axes, **options: Any) -> None:
     """A legend in this style."""
     with mpl.rc_context(_RC):
         axes.legend(**options)

@@ -110,7 +110,7 @@ def _torch(name: str, channels: int) -> speed.Run:
 
 
 def _claims(rows: list[list[Cell]], filter3x1: float, exponential: float, best: str) -> list[Claim]:
-    each = [float(row[-2]) for row in rows]
+    each = [_number(row[-2]) for row in rows]
     quotient = exponential / filter3x1
     return [
         claim(
@@ -134,13 +134,18 @@ def _claims(rows: list[list[Cell]], filter3x1: float, exponential: float, best: 
     ]
 
 
+def _number(cell: Cell) -> float:
+    assert isinstance(cell, (int, float))
+    return cell
+
+
 def _notes(rows: list[list[Cell]], simds: list[str], torch: bool) -> list[str]:
     notes = [
         "The direct convolution keeps eight batches of sums in registers and takes its weights from memory: one "
         "load serves one multiply-add. A row is in step if its cycles per multiply are within a third of those of 5x5.",
     ]
-    narrow = [float(row[4 + simds.index("sse2")]) for row in rows] if "sse2" in simds[:-1] else []
-    if narrow and all(abs(here / float(row[3]) - 1) < 0.3 for here, row in zip(narrow, rows, strict=True)):
+    narrow = [_number(row[4 + simds.index("sse2")]) for row in rows] if "sse2" in simds[:-1] else []
+    if narrow and all(abs(here / _number(row[3]) - 1) < 0.3 for here, row in zip(narrow, rows, strict=True)):
         notes.append(
             "The paper does not say how it convolved. Four lanes with multiply and add apart (SSE2) take "
             f"{', '.join(f'{here:.2f}' for here in narrow)} cycles here, next to the paper's 4.25, 1.53 and 0.51; "

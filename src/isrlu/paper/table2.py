@@ -1,6 +1,8 @@
 """Table 2: InvSqrt, Exp and Tanh in cycles per element, per instruction set, and what the inverse square root saves."""
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +19,7 @@ MKL_SIZE = 16384  # outweighs the call from Python
 ROWS = ("InvSqrt", "Exp", "Tanh")
 RATIOS = ("Exp/InvSqrt", "Tanh/InvSqrt")
 CONTENDERS = {"InvSqrt": Contender("rsqrt"), "Exp": Contender("exp"), "Tanh": Contender("tanh")}
-EXACT = {"InvSqrt": lambda x: 1 / np.sqrt(x), "Exp": np.exp, "Tanh": np.tanh}
+EXACT: dict[str, Callable[..., Any]] = {"InvSqrt": lambda x: 1 / np.sqrt(x), "Exp": np.exp, "Tanh": np.tanh}
 
 
 def run(context: Context) -> Result:

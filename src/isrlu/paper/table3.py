@@ -1,6 +1,7 @@
 """Table 3: ReLU, ISRU (approx.), ISRLU (approx.), ISRLU and ELU in ns per element, half of the inputs negative."""
 
 from functools import partial
+from typing import Any
 
 import isrlu
 from isrlu.bench.kernels import Contender, job
@@ -23,7 +24,8 @@ def run(context: Context) -> Result:
     """Time the five functions on AVX2 and on the best instruction set here, in the cache and in memory."""
     best = isrlu.simd_available()[-1]
     simds = ["avx2", best] if "avx2" in isrlu.simd_available() and best != "avx2" else [best]
-    tables, measured = [], {}
+    tables: list[Table] = []
+    measured: dict[tuple[str, str], dict[str, Any]] = {}
     for simd in simds:
         for place, size in SIZES.items():
             context.progress(f"{simd}, {size:,} elements {place}", len(tables), len(simds) * len(SIZES))

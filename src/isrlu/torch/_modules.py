@@ -68,7 +68,7 @@ class _WithAlpha(nn.Module):
     def extra_repr(self) -> str:
         parts = [f"alpha={self._fixed}"]
         if self.learnable:
-            values = [] if self.log_alpha.is_meta else self.alpha.tolist()
+            values = [] if self.log_alpha.is_meta else self.log_alpha.detach().exp().tolist()
             if values:
                 low, high = f"{min(values):.4g}", f"{max(values):.4g}"
                 parts = [f"alpha={low}" if low == high else f"alpha={low}..{high}"]

@@ -62,15 +62,14 @@ def takes(x: Tensor) -> bool:
 
 def apply(function: str, x: Tensor, alpha: float | Tensor, inplace: bool, method: str) -> Tensor:
     """The function by its kernel, with autograd where a gradient is wanted. `takes` holds for x and alpha."""
-    learned = isinstance(alpha, Tensor)
-    wanted = torch.is_grad_enabled() and (x.requires_grad or (learned and alpha.requires_grad))
+    wanted = torch.is_grad_enabled() and (x.requires_grad or (isinstance(alpha, Tensor) and alpha.requires_grad))
     if inplace and not _may_be_overwritten(x, wanted):
         return x.copy_(apply(function, x.clone(), alpha, False, method))  # copy_ knows every rule about such tensors
     if not _dense(x):
         x = x.clone()
-    if learned:
+    if isinstance(alpha, Tensor):
         alpha = alpha.to(torch.float64 if x.dtype is torch.float64 else torch.float32).contiguous()
-    if wanted and learned:
+    if wanted and isinstance(alpha, Tensor):
         return LearnedInverseRootUnit.apply(x, alpha, function, method, inplace)
     if wanted:
         return InverseRootUnit.apply(x, function, alpha, method, inplace)
@@ -171,7 +170,7 @@ def _backward_from_input(
         if function == "isru_sigmoid":
             return *torch.autograd.grad(_formula.isru_sigmoid(x), x, grad, create_graph=create_graph), None
         y = getattr(_formula, function)(x, _formula.per_channel(alpha, x))
-        inputs = (x, alpha) if wanted[1] else (x,)
+        inputs = (x, alpha) if wanted[1] and isinstance(alpha, Tensor) else (x,)
         return *torch.autograd.grad(y, inputs, grad, create_graph=create_graph), *([] if wanted[1] else [None])
 
 
@@ -187,8 +186,10 @@ def _backward_from_output(
     by_alpha = -0.5 * (wide * wide * wide)
     if function == "isrlu":
         slope, by_alpha = torch.where(wide >= 0, 1.0, slope), torch.where(wide >= 0, 0.0, by_alpha)
-    grad_alpha = (g * by_alpha).sum_to_size(a.shape).view(alpha.shape) if wanted[1] else None
-    return (g * slope).to(y.dtype), grad_alpha
+    if not (wanted[1] and isinstance(alpha, Tensor)):
+        return (g * slope).to(y.dtype), None
+    assert isinstance(a, Tensor)
+    return (g * slope).to(y.dtype), (g * by_alpha).sum_to_size(a.shape).view(alpha.shape)
 
 
 def _extents(x: Tensor, alpha: Tensor) -> tuple[int, int, int]:

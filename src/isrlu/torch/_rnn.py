@@ -48,7 +48,7 @@ class _Recurrent(_Gated):
     Not over nn.LSTM and nn.GRU themselves: torch.compile refuses whatever is one of these.
     """
 
-    options = ("num_layers", "bias", "batch_first", "dropout", "bidirectional")
+    options: ClassVar[tuple[str, ...]] = ("num_layers", "bias", "batch_first", "dropout", "bidirectional")
 
     def forward(self: Any, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
         """Outputs and last states; arguments and shapes as of torch.nn's module."""
@@ -114,7 +114,7 @@ class _Recurrent(_Gated):
             outputs = []
             for i in range(k, k + directions):
                 flat = self._flat_weights[i * each : (i + 1) * each]
-                weights = Weights(*flat) if self.bias or not self.proj_size else Weights(*flat[:2], hr=flat[2])
+                weights = Weights(*flat) if self.bias or not self.proj_size else Weights(flat[0], flat[1], hr=flat[2])
                 own = states and tuple(state[i] for state in states)
                 native = not is_dynamo_compiling() and _rnn_native.takes(data, own, weights)
                 layer = _rnn_native.layer if native else _rnn_formula.layer
@@ -143,9 +143,9 @@ class LSTM(_Recurrent, nn.RNNBase):
 
     original = nn.LSTM
     options = (*_Recurrent.options, "proj_size")
-    check_forward_args = nn.LSTM.check_forward_args
+    check_forward_args = nn.LSTM.check_forward_args  # type: ignore[assignment]
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
-    permute_hidden = nn.LSTM.permute_hidden
+    permute_hidden = nn.LSTM.permute_hidden  # type: ignore[assignment]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)

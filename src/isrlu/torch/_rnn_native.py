@@ -49,7 +49,7 @@ def layer(
 ) -> tuple[Tensor, States]:
     """Outputs and last states, as `_rnn_formula.layer` has them; bfloat16 is float32 within and rounded at the end."""
     if data.dtype is torch.bfloat16:
-        wide = Weights(*(None if weight is None else weight.float() for weight in weights))
+        wide = Weights._make(None if weight is None else weight.float() for weight in weights)
         wide_states = states and tuple(s.float() for s in states)
         y, last = layer(mode, gates, data.float(), sizes, wide_states, wide, reverse)
         return y.bfloat16(), tuple(state.bfloat16() for state in last)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from isrlu.paper import stats
 from isrlu.paper.experiment import Cell, Column, Table
+from isrlu.paper.mnist.spec import Spec
 from isrlu.paper.runs.store import Run
 from isrlu.paper.runs.study import Row, Study
 
@@ -129,6 +130,7 @@ def early_loss(run: Run) -> float:
 
 def late_loss(run: Run) -> float:
     """The training loss, mean over the last epoch."""
+    assert isinstance(run.spec, Spec)
     return _loss_between(run, run.spec.epochs - 1, run.spec.epochs)
 
 

@@ -186,11 +186,10 @@ def summary(history: History) -> dict[str, Any]:
     }
 
 
-def progress(spec: Spec, epoch: int, history: History, rate: float) -> tuple[float, str]:
+def progress(spec: Spec, epoch: int, history: History, rate: float) -> tuple[float, float, str]:
     """How far a run is, of what `watch` was told."""
     loss, accuracy = history.train_loss[-1], history.test_accuracy[-1]
-    text = f"epoch {epoch}/{spec.epochs}, loss {loss:.4f}, test {accuracy:.2f} %, {rate:,.0f} images/s"
-    return epoch / spec.epochs, text
+    return epoch / spec.epochs, rate, f"epoch {epoch}/{spec.epochs}, loss {loss:.4f}, test {accuracy:.2f} %"
 
 
 def _alpha(module: nn.Module) -> float:

@@ -60,7 +60,7 @@ def train(
     arrays: Arrays,
     *,
     checkpoint: Path | None = None,
-    watch: Callable[[History], None] = lambda _: None,
+    watch: Callable[[History, float], None] | None = None,
 ) -> History:
     """Run `spec` to its end, from its last checkpoint if there is one; raises Diverged."""
     if spec.task == "rows" and arrays.identity != spec.data:
@@ -85,8 +85,10 @@ def train(
         history.steps.append(step)
         history.loss.append(loss)
         history.score.append(score)
-        history.seconds += time.perf_counter() - start
-        watch(history)
+        taken = time.perf_counter() - start
+        history.seconds += taken
+        if watch:
+            watch(history, count * spec.batch / taken)
         if checkpoint:
             save_checkpoint(checkpoint, spec, network, optimiser, look, step, history)
     return history
@@ -97,11 +99,11 @@ def summary(history: History) -> dict[str, Any]:
     return {"final_score": history.score[-1], "seconds": history.seconds}
 
 
-def progress(spec: RnnSpec, history: History) -> tuple[float, str]:
+def progress(spec: RnnSpec, history: History, rate: float) -> tuple[float, float, str]:
     """How far a run is, of what `watch` was told."""
     step, score = history.steps[-1], history.score[-1]
     test = f"{score:.2f} %" if spec.task == "rows" else f"{score:.4f}"
-    return step / spec.steps, f"step {step}/{spec.steps}, loss {history.loss[-1]:.4f}, test {test}"
+    return step / spec.steps, rate, f"step {step}/{spec.steps}, loss {history.loss[-1]:.4f}, test {test}"
 
 
 def _train_step(network: Network, optimiser: torch.optim.Optimizer, x: Tensor, target: Tensor) -> Tensor:

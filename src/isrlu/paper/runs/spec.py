@@ -18,7 +18,7 @@ class RunSpec:
     """What every kind of run has. A kind adds its own fields, is named in KINDS, and is trained by its own module.
 
     That module offers train(spec, arrays, *, checkpoint, watch) -> history, summary(history), the numbers that tables
-    are made of, and progress(spec, *seen), the share done and a text, of what `watch` was called with.
+    are made of, and progress(spec, *seen), share done, rate and text of a `Progress`, of what `watch` was called with.
     """
 
     kind: ClassVar[str] = ""

@@ -23,11 +23,12 @@ class Progress:
 
     spec: RunSpec
     share: float  # done, from 0 to 1
+    rate: float  # images or sequences per second
     text: str
 
     @property
     def line(self) -> str:
-        return f"{self.spec.label}, seed {self.spec.seed}: {self.text}"
+        return f"{self.spec.label}, seed {self.spec.seed}: {self.text}, {self.rate:,.0f}/s"
 
 
 class Diverged(Exception):

@@ -125,7 +125,6 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from isrlu._errors import UserError
-from isrlu.bench import mnist as bench
 from isrlu.paper.mnist.spec import Spec
 from isrlu.paper.runs.store import Run, RunStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))

@@ -1,6 +1,7 @@
 """The recurrent experiment: its tasks, its training, its tables, and that a killed run goes on where it was."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from isrlu.paper import registry
 from isrlu.paper.rnn import experiment
 from isrlu.paper.rnn import train as training
 from isrlu.paper.rnn.spec import GATES, LAYERS, TASKS, RnnSpec
+from isrlu.paper.runs import command, study
 from isrlu.paper.runs.arrays import Arrays
 from isrlu.paper.runs.grid import make_engine, run_grid
 from isrlu.paper.runs.spec import load_spec
@@ -76,12 +78,14 @@ def test_an_interrupted_run_ends_with_the_same_bits(arrays, task, tmp_path) -> N
 
 def test_both_gates_start_from_the_same_weights_and_batches(arrays) -> None:
     """Else a difference of scores would not be one of the gates."""
-    networks = []
+    networks, batches = [], []
     for gates in GATES:
+        spec = RnnSpec(gates=gates, **TINY)
         torch.manual_seed(0)
-        networks.append(training.Network(RnnSpec(gates=gates, **TINY)))
-    for a, b in zip(*(n.parameters() for n in networks), strict=True):
-        assert torch.equal(a, b)
+        networks.append(training.Network(spec))
+        batches.append(next(training._batches(spec, arrays, torch.Generator().manual_seed(1))))
+    for pair in (*zip(*(n.parameters() for n in networks), strict=True), *zip(*batches, strict=True)):
+        assert torch.equal(*pair)
 
 
 def test_a_specification_comes_back_from_its_json() -> None:
@@ -106,12 +110,15 @@ def test_the_grid_trains_stores_and_does_not_repeat(tmp_path) -> None:
     members = [Row(dataclasses.replace(row.spec, **{**TINY, "steps": 2})) for row in experiment.rows(full=False)]
     found = Study(members, [0], {}, "digits", "digits", full=False)
     engine = make_engine("local", "digits", tmp_path / "checkpoints")
-    with RunStore(tmp_path / "runs.sqlite") as store:
+    with RunStore(study.store_path(tmp_path)) as store:
         told: list[object] = []
         runs = run_grid(found.specs(), store, engine, told.append)
         assert len(runs) == 8 and {run.status for run in runs.values()} == {"done"}
         told.clear()
         assert run_grid(found.specs(), store, engine, told.append) == runs and not told
+    command.show(tmp_path, tmp_path / "runs.json")
+    written = json.loads((tmp_path / "runs.json").read_text())["runs"]
+    assert {load_spec(each["spec"]).hash for each in written} == set(runs)
     table = experiment._learning_table(dataclasses.replace(found, runs=runs), "rows")
     assert [row[:2] for row in table.rows][:2] == [["LSTM", "ISRU"], ["LSTM", "sigmoid and tanh"]]
     assert all(0 <= row[2] <= 100 and row[-1] == 1 for row in table.rows)

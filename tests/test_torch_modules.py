@@ -35,6 +35,11 @@ def test_repr(text: str) -> None:
     assert repr(MODULES[text]()) == text
 
 
+def test_repr_of_a_small_dtype_shows_the_alpha_that_is_used() -> None:
+    module = it.ISRLU(1e5, learnable=True, dtype=torch.float16)  # which float16 itself can't hold
+    assert f"alpha={module.alpha.item():.4g}," in repr(module) and "inf" not in repr(module)
+
+
 @pytest.mark.parametrize("text", MODULES)
 def test_copies_compute_the_same(text: str) -> None:
     module = MODULES[text]()

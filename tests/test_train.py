@@ -229,7 +229,7 @@ def test_command_writes_the_result(tmp_path: Path) -> None:
     board, result = tmp_path / "board", tmp_path / "run.json"
     done = isrlu(*TRAIN, "--json", str(result), "--tensorboard", str(board))
     assert done.returncode == 0, done.stderr
-    assert "epoch 2/2  loss" in done.stdout and "images/s" in done.stdout and "not MNIST" in done.stdout
+    assert "epoch 2/2, loss" in done.stdout and "images/s" in done.stdout and "not MNIST" in done.stdout
     record = json.loads(result.read_text())
     assert record["status"] == "done" and record["environment"]["threads"] == 1
     assert "not MNIST" in record["data"]

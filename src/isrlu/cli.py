@@ -232,7 +232,7 @@ def reproduce(
     again: Annotated[bool, typer.Option("--again", help="Repeat what is already done.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="Name the experiments with their expected times.")] = False,
     out: Out = Path("results"),
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each row of the MNIST tables.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each training run.")] = None,
     engine: Annotated[str, typer.Option(help="What trains: local, ray, or ray:ADDRESS.")] = "local",
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="Train part I of N only; then merge.")] = None,
     data: Data = None,
@@ -332,7 +332,7 @@ def merge(
     out: Out = Path("results"),
 ) -> None:
     """Take over the runs of other stores: of the shards of a grid, trained on other machines."""
-    from isrlu.paper.mnist import command
+    from isrlu.paper.runs import command
 
     command.merge(stores, out)
 
@@ -343,7 +343,7 @@ def show_runs(
     output: Annotated[Path | None, typer.Option("--json", help="File for all runs with their histories.")] = None,
 ) -> None:
     """List the stored runs; also while they are being trained."""
-    from isrlu.paper.mnist import command
+    from isrlu.paper.runs import command
 
     command.show(out, output)
 

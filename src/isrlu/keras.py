@@ -4,7 +4,8 @@ The functions are registered: a model with `layers.Dense(64, activation=isrlu)` 
 has been imported. On a Keras symbolic tensor they make a layer, so that they can be called in a functional model.
 
 On JAX and on PyTorch they are the functions of `isrlu.jax` and `isrlu.torch`, which are faster there and have more
-derivatives; on TensorFlow, and for what `isrlu.torch` does not take (an alpha of any shape), the formula in Keras ops.
+derivatives; for the rest (a tensor as alpha) the formula in Keras ops, and on TensorFlow, with a number as alpha, a
+shorter one in its own.
 """
 
 import importlib
@@ -169,6 +170,7 @@ def _in_x(name: str, x: Any, alpha: float) -> Any:
     """On TensorFlow, with a number > 0 as alpha: in few operators, as each is a pass over the memory outside XLA."""
     import tensorflow as tf
 
+    alpha = min(alpha, x.dtype.max)  # inf times 0 would be NaN
     far = min(_far(x) / math.sqrt(alpha), x.dtype.max)
 
     @tf.custom_gradient

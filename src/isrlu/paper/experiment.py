@@ -4,7 +4,6 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from isrlu.paper import numbers
@@ -138,7 +137,7 @@ class Context:
     def remember(self, key: str, compute: Callable[[], Any]) -> Any:
         """compute() as JSON data, or what it gave in a run that was interrupted later.
 
-        For the parts of a long experiment (one training run each): a killed run goes on after the last finished part.
+        For the parts of a long experiment: a killed run goes on after the last finished part.
         `key` must name all that the part depends on except the preset: "isrlu-alpha3-pkeep0.25-seed0".
         """
         return self.folder.remember(re.sub(r"[^\w.=+-]", "_", key), compute)
@@ -150,10 +149,6 @@ class Context:
         for ending in ("svg", "png"):
             self.folder.write(f"{name}.{ending}", style.render(figure, ending, salt=name))
         return Figure(name, caption, alt)
-
-    def scratch(self) -> Path:
-        """A folder for what is neither JSON nor figure (a framework's checkpoints); gone when all is done."""
-        return self.folder.scratch()
 
 
 @dataclass(frozen=True)

@@ -67,12 +67,6 @@ class Folder:
         write_json(path, {"part": compute()})
         return read_json(path)["part"]  # the same types on the first run as on a resumed one
 
-    def scratch(self) -> Path:
-        path = self.path / "scratch"
-        with _storing(path):
-            path.mkdir(parents=True, exist_ok=True)
-        return path
-
     def clear(self) -> None:
         with _storing(self.path):
             if self.path.exists():

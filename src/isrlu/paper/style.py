@@ -60,7 +60,9 @@ def panel(title: str, x: str, y: str, *, width: float = 5.4, height: float = 3.7
 
 
 def legend(axes: Axes, **options: Any) -> None:
-    """A legend in this style."""
+    """A legend in this style, where there is something to name."""
+    if not axes.get_legend_handles_labels()[0]:
+        return
     with mpl.rc_context(_RC):
         axes.legend(**options)
 

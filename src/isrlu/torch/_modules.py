@@ -1,7 +1,7 @@
 """`ISRLU`, `ISRU`, `ISRUSigmoid`: the functions as modules, with a fixed or a learnable alpha."""
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +68,7 @@ class _WithAlpha(nn.Module):
     def extra_repr(self) -> str:
         parts = [f"alpha={self._fixed}"]
         if self.learnable:
-            values = [] if self.log_alpha.is_meta else self.log_alpha.detach().exp().tolist()
+            values = [] if self.log_alpha.is_meta else cast(Tensor, self.alpha).tolist()
             if values:
                 low, high = f"{min(values):.4g}", f"{max(values):.4g}"
                 parts = [f"alpha={low}" if low == high else f"alpha={low}..{high}"]

@@ -1,1 +1,1 @@
-"""The paper's MNIST experiments: two networks, a training run, a grid of runs, and the tables made from it."""
+"""The paper's MNIST experiments: two networks, how a run trains one, and the tables made from runs."""

@@ -1,20 +1,15 @@
-"""`isrlu train` and `isrlu results`: one run with a live line, and what the store of runs holds."""
+"""`isrlu train`: one run with a live line."""
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-import rich
-from rich.table import Table
 
 from isrlu import data as datasets
 from isrlu import environment
 from isrlu.paper import results
 from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.runs.store import RunStore
-from isrlu.paper.runs.study import store_path
 
 
 def train_one(
@@ -28,7 +23,7 @@ def train_one(
 ) -> int:
     """Train what `options` specify; returns the exit code, 1 where the run diverged."""
     from isrlu.paper.mnist import distributed
-    from isrlu.paper.mnist.train import History, summary, train
+    from isrlu.paper.mnist.train import History, progress, summary, train
     from isrlu.paper.runs.arrays import Arrays
     from isrlu.paper.runs.work import Diverged
 
@@ -45,8 +40,7 @@ def train_one(
     board = _board(tensorboard if ranks.first else None)
 
     def watch(epoch: int, history: History, rate: float) -> None:
-        loss, accuracy = history.train_loss[-1], history.test_accuracy[-1]
-        print(f"epoch {epoch}/{spec.epochs}  loss {loss:.4f}  test {accuracy:.2f} %  {rate:,.0f} images/s", flush=True)
+        print(f"{progress(spec, epoch, history, rate)[2]}, {rate:,.0f} images/s", flush=True)
         board(history)
 
     status = {"status": "done", "reason": ""}
@@ -68,34 +62,6 @@ def train_one(
         else:
             print(f"isrlu: the run diverged: {status['reason']}", file=sys.stderr)
     return 0 if numbers else 1
-
-
-def merge(stores: Sequence[Path], out: Path) -> None:
-    """Take over the runs that this output folder's store lacks."""
-    with RunStore(store_path(out)) as store:
-        for other in stores:
-            path = store_path(other) if other.is_dir() else other
-            rich.print(f"{store.merge(path)} runs from {path}")
-        rich.print(f"{sum(1 for _ in store.all())} runs in {store.path}")
-
-
-def show(out: Path, output: Path | None) -> None:
-    """List the runs; with `output`, write them with their histories as JSON."""
-    with RunStore(store_path(out), write=False) as store:
-        runs = list(store.all())
-    if output:
-        results.write_json(output, {"runs": [{**dataclasses.asdict(run), "hash": run.spec.hash} for run in runs]})
-    table = Table(box=None)
-    for heading in ("run", "network", "what", "length", "seed", "data", "status", "accuracy", "loss x 100", "score"):
-        table.add_column(heading)
-    for run in runs:
-        spec, status = run.spec, f"{run.status} {run.reason}".strip()
-        numbers = [f"{run.result[key]:.{digits}f}" if key in run.result else "–" for key, digits in _SHOWN]
-        table.add_row(spec.hash, spec.network, spec.label, spec.duration, str(spec.seed), spec.data, status, *numbers)
-    rich.print(table)
-
-
-_SHOWN = (("best_accuracy", 2), ("final_loss", 3), ("final_score", 4))
 
 
 def _board(folder: Path | None) -> Callable[[Any], None]:

@@ -19,14 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import isrlu.torch
 from isrlu._errors import UserError
 from isrlu.paper.rnn.spec import RnnSpec
 from isrlu.paper.runs.arrays import Arrays
 from isrlu.paper.runs.checkpoint import load_checkpoint, save_checkpoint
 from isrlu.paper.runs.work import Diverged, seed_of
-from isrlu.torch import GRU, LSTM
 
-LAYERS: dict[str, type[nn.Module]] = {"LSTM": LSTM, "GRU": GRU}
 SIZES = {"rows": (28, 10), "adding": (2, 1)}  # inputs and outputs
 TESTED = 1000  # sequences of the adding problem's test
 
@@ -47,7 +46,7 @@ class Network(nn.Module):
     def __init__(self, spec: RnnSpec) -> None:
         super().__init__()
         inputs, outputs = SIZES[spec.task]
-        self.layer = LAYERS[spec.layer](inputs, spec.hidden, gates=spec.gates)
+        self.layer = getattr(isrlu.torch, spec.layer)(inputs, spec.hidden, gates=spec.gates)
         self.head = nn.Linear(spec.hidden, outputs)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A run's state at the end of an epoch, in one file that is whole or absent."""
+"""A run's state after an epoch, or a look at the test, in one file that is whole or absent."""
 
 import dataclasses
 import os
@@ -45,7 +45,7 @@ def save_checkpoint(
             beside.unlink(missing_ok=True)
     except (OSError, RuntimeError) as error:  # torch's writer turns a full disk into a RuntimeError
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise UserError(f"cannot write the checkpoint {path}: {reason}; the epochs before it are kept") from None
+        raise UserError(f"cannot write the checkpoint {path}: {reason}; what was before it is kept") from None
 
 
 def load_checkpoint(

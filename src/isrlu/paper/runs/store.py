@@ -84,7 +84,7 @@ class RunStore:
             if write:
                 self._database.execute("PRAGMA journal_mode = WAL")
                 self._database.execute("PRAGMA synchronous = FULL")  # what is stored survives a power cut
-                self._database.executescript(f"{_SCHEMA} PRAGMA user_version = {FORMAT};")
+                self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
             self._opened = opened.pop_all()
 
     def __enter__(self) -> "RunStore":

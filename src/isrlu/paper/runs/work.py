@@ -58,7 +58,7 @@ def execute(spec: RunSpec, arrays: Arrays, checkpoints: Path, tell: Callable[[Pr
 
 
 def seed_of(*parts: int) -> int:
-    """A seed of its own for every tuple of numbers."""
+    """A seed drawn from these numbers (zeros at their end do not count)."""
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
 
 

@@ -1,0 +1,40 @@
+"""`isrlu results`: what the store of runs holds."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import rich
+from rich.table import Table
+
+from isrlu.paper import results
+from isrlu.paper.runs.store import RunStore
+from isrlu.paper.runs.study import store_path
+
+_SHOWN = (("best_accuracy", 2), ("final_loss", 3), ("final_score", 4))
+
+
+def merge(stores: Sequence[Path], out: Path) -> None:
+    """Take over the runs that this output folder's store lacks."""
+    with RunStore(store_path(out)) as store:
+        for other in stores:
+            path = store_path(other) if other.is_dir() else other
+            rich.print(f"{store.merge(path)} runs from {path}")
+        rich.print(f"{sum(1 for _ in store.all())} runs in {store.path}")
+
+
+def show(out: Path, output: Path | None) -> None:
+    """List the runs; with `output`, write them with their histories as JSON."""
+    with RunStore(store_path(out), write=False) as store:
+        runs = list(store.all())
+    if output:
+        records = [{**dataclasses.asdict(run), "spec": run.spec.to_json(), "hash": run.spec.hash} for run in runs]
+        results.write_json(output, {"runs": records})
+    table = Table(box=None)
+    for heading in ("run", "network", "what", "length", "seed", "data", "status", "accuracy", "loss x 100", "score"):
+        table.add_column(heading)
+    for run in runs:
+        spec, status = run.spec, f"{run.status} {run.reason}".strip()
+        numbers = [f"{run.result[key]:.{digits}f}" if key in run.result else "–" for key, digits in _SHOWN]
+        table.add_row(spec.hash, spec.network, spec.label, spec.duration, str(spec.seed), spec.data, status, *numbers)
+    rich.print(table)

@@ -20,9 +20,13 @@ namespace isrlu {
 namespace {
 
 // An alpha with its limit. `limit` is about 2^62 / sqrt(alpha) (2^500 in float64): (alpha limit) limit is finite, and limit's cubed inverse root is 0.
+// An infinite alpha, such as 1e300 is in float32, counts as the largest number: f(x) for x < 0 is all but 0 then, and inf times 0 would be NaN.
 template <class V> struct Alpha {
     V value, limit;
-    explicit Alpha(V alpha) : value(alpha), limit(kinney_estimate(alpha) * constant<V>(is_double<V> ? 0x1p500 : 0x1p62)) {}
+    explicit Alpha(V alpha)
+        : value(at_most(constant<V>(std::numeric_limits<value_t<V>>::max()), alpha)),
+          limit(kinney_estimate(value) * constant<V>(is_double<V> ? 0x1p500 : 0x1p62))
+    {}
 };
 
 // Where alpha comes from: 1, which needs no product; one number for the whole array, positive and finite; or one per lane, where any may be 0

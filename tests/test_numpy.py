@@ -254,3 +254,11 @@ def test_an_instruction_set_that_is_not_there_is_an_error_at_import(word):
 def test_import_isrlu_imports_no_framework():
     code = "import sys, isrlu; print([m for m in ('numpy', 'torch', 'jax', 'keras', 'tensorflow') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("function", [inp.isrlu, inp.isru])
+def test_alpha_beyond_the_dtype_saturates_at_once(function) -> None:
+    """1e300 is a good alpha, though float32 has no such number."""
+    with np.errstate(over="ignore"):  # NumPy's own word on the cast of alpha
+        y = function(np.float32([-np.inf, -2.0, -0.0, 0.0]), 1e300)
+    np.testing.assert_allclose(y, 0.0, atol=1e-18)

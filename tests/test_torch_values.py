@@ -1,5 +1,8 @@
 """isrlu.torch against the test vectors, by three ways: the kernels, what is compiled, the formula."""
 
+import math
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -153,3 +156,17 @@ def test_lazy_negation_is_seen() -> None:
     x = torch.tensor([[1 + 2j], [3 - 4j]]).conj()[0].imag
     assert x.is_neg() and x.is_contiguous()
     torch.testing.assert_close(it.isru(x), -it.isru(torch.tensor([2.0])))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Dynamo's own
+@pytest.mark.parametrize("name", ["isrlu", "isru"])
+def test_alpha_beyond_the_dtype_saturates_at_once(name: str) -> None:
+    """1e300 is a good alpha, though float32 has no such number: by the kernels, compiled, and by the formula."""
+    function = partial(getattr(it, name), alpha=1e300)
+    for call in (function, torch.compile(function, fullgraph=True), torch.func.vmap(function)):
+        x = torch.tensor([-math.inf, -2.0, 2.0], requires_grad=True)
+        y = call(x)
+        y.sum().backward()
+        passes = [0.0, 0.0, 2.0 if name == "isrlu" else 0.0]
+        torch.testing.assert_close(y.detach(), torch.tensor(passes), rtol=0, atol=1e-18)
+        torch.testing.assert_close(x.grad, torch.tensor(passes) / 2)

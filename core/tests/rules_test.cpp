@@ -109,6 +109,20 @@ TEST(alpha_0_is_the_identity)
         }
 }
 
+TEST(infinite_alpha_counts_as_the_largest)
+{
+    for (const Function f : {Function::isrlu, Function::isru})
+        for (const Case& c : cases(kernels, f)) {
+            std::vector<double> beyond = {infinity};
+            if (compute_type(c.type) == Type::float32) beyond.push_back(1e300);  // infinite in float32
+            each_result({c}, {-infinity, -2, -0.0, 0.0, 2}, beyond, [f](const Result& r) {
+                if (r.x() >= 0 && f == Function::isrlu) check_identity(r);
+                else if (r.x() == 0) CHECK(r.passed(), r.where, ": ", r.y());
+                else CHECK(std::fabs(r.y()) < 1e-18 && r.slope() == 0, r.where, ": ", r.y(), ", f' ", r.slope());
+            });
+        }
+}
+
 TEST(saturates_at_infinity)
 {
     for (const Function f : {Function::isrlu, Function::isru})

@@ -49,9 +49,9 @@ def compute(x: Tensor) -> Tensor:
 
 
 def per_channel(alpha: float | Tensor, x: Tensor) -> float | Tensor:
-    """A tensor of one alpha or of one per channel (dim 1), shaped to broadcast against x; a number as it is."""
+    """A tensor of one alpha or of one per channel (dim 1), shaped to broadcast; a number as x's dtype can hold it."""
     if not isinstance(alpha, Tensor):
-        return alpha
+        return min(alpha, torch.finfo(torch.float64 if x.dtype is torch.float64 else torch.float32).max)
     return alpha.reshape(()) if alpha.numel() == 1 else alpha.reshape(alpha.numel(), *[1] * (x.dim() - 2))
 
 

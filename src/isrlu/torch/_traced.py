@@ -87,10 +87,10 @@ def _isru(x: Tensor, alpha: float | Tensor) -> Tensor:
     if not isinstance(alpha, Tensor):
         if alpha == 0:
             return x.clone()
-        limit = FAR[x.dtype] / math.sqrt(alpha)
+        limit = min(FAR[x.dtype] / math.sqrt(alpha), torch.finfo(x.dtype).max)
         m = x.clamp(-limit, limit)
         return m / torch.sqrt(1 + (alpha * m) * m)
-    limits = FAR[x.dtype] / alpha.sqrt()
+    limits = (FAR[x.dtype] / alpha.sqrt()).clamp(max=torch.finfo(x.dtype).max)
     m = torch.clamp(x, -limits, limits)
     return torch.where(alpha == 0, x, m / torch.sqrt(1 + (alpha * m) * m))
 

@@ -17,7 +17,7 @@ from isrlu.paper.runs import command, study
 from isrlu.paper.runs.arrays import Arrays
 from isrlu.paper.runs.grid import make_engine, run_grid
 from isrlu.paper.runs.spec import load_spec
-from isrlu.paper.runs.store import RunStore
+from isrlu.paper.runs.store import Run, RunStore
 from isrlu.paper.runs.study import Row, Study
 
 TINY = {"hidden": 8, "steps": 4, "interval": 2, "batch": 10, "data": "digits"}
@@ -123,7 +123,26 @@ def test_the_grid_trains_stores_and_does_not_repeat(tmp_path) -> None:
     assert [row[:2] for row in table.rows][:2] == [["LSTM", "ISRU"], ["LSTM", "sigmoid and tanh"]]
     assert all(0 <= row[2] <= 100 and row[-1] == 1 for row in table.rows)
     empty = experiment._learning_table(found, "adding")
-    assert [row[2:] for row in empty.rows] == [[None, None, 0]] * 4, "a shard without a row's runs leaves it empty"
+    assert [row[2:] for row in empty.rows] == [[None, None, None, 0]] * 4, (
+        "a shard without a row's runs leaves it empty"
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "scores", "steps"),
+    [
+        ("rows", [[97.0, 98.5, 97.0], [98.0, 99.0, 99.0]], 15.0),
+        ("adding", [[0.1, 0.1, 0.01], [0.1, 0.01, 0.1]], 25.0),
+        ("adding", [[0.1, 0.1, 0.1], [0.1, 0.01, 0.1]], None),
+    ],
+)
+def test_steps_to_the_goal(task, scores, steps) -> None:
+    row = Row(RnnSpec(task=task))
+    specs = [dataclasses.replace(row.spec, seed=seed) for seed in range(2)]
+    results = [{"history": {"steps": [10, 20, 30], "score": each}} for each in scores]
+    runs = {spec.hash: Run(spec, "done", result=result) for spec, result in zip(specs, results, strict=True)}
+    found = Study([row], [0, 1], runs, "mnist", "MNIST", full=True)
+    assert experiment._steps_to_goal(found, row) == steps
 
 
 def test_is_registered_and_knows_when_it_is_outdated() -> None:

@@ -94,7 +94,7 @@ EXPERIMENTS = (
         title="Beyond the paper: ISRU in LSTM and GRU",
         summary="speed of gates and layers beside torch.nn's, and learning with ISRU against sigmoid and tanh",
         quick="2 min",
-        full="2 h",
+        full="1 h",
         module="isrlu.paper.rnn.experiment",
     ),
 )

@@ -57,7 +57,8 @@ def make_engine(name: str, source: str, checkpoints: Path, *, workers: int = 0, 
 def shard(specs: Sequence[RunSpec], part: str) -> list[RunSpec]:
     """Part "i/n" of a grid, for machines that share nothing; all n parts together are the grid, none overlap.
 
-    >>> [spec.seed for spec in shard([RunSpec(seed=seed) for seed in range(5)], "2/3")]
+    >>> from isrlu.paper.mnist.spec import Spec
+    >>> [spec.seed for spec in shard([Spec(seed=seed) for seed in range(5)], "2/3")]
     [1, 4]
     """
     try:

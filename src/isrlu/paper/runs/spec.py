@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import importlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -14,7 +15,7 @@ KINDS = {"": ("isrlu.paper.mnist.spec", "Spec"), "rnn": ("isrlu.paper.rnn.spec",
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSpec:
+class RunSpec(ABC):
     """What every kind of run has. A kind adds its own fields, is named in KINDS, and is trained by its own module.
 
     That module offers train(spec, arrays, *, checkpoint, watch) -> history, summary(history), the numbers that tables
@@ -47,24 +48,19 @@ class RunSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
-    def group(self) -> str:
-        """All but the seed: runs of one group are repetitions of each other."""
-        return dataclasses.replace(self, seed=0).hash
-
-    @property
+    @abstractmethod
     def label(self) -> str:
         """The run but for its seed, for progress lines and plots."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def network(self) -> str:
         """The network and its size."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def duration(self) -> str:
         """How long it is trained."""
-        raise NotImplementedError
 
 
 def load_spec(values: Mapping[str, Any]) -> RunSpec:

@@ -1,5 +1,6 @@
 """The store of runs, the grid and its shards: what is done is never done again, nothing is lost, faults are told."""
 
+import platform
 import resource
 import sqlite3
 import subprocess
@@ -230,3 +231,26 @@ def test_throughput_is_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch) -
     found = bench.run(None, 1, steps=2, rounds=1, say=lambda text: None)
     assert set(found) == {"plain", "grid"} and all(rate > 0 for rates in found.values() for rate in rates)
     assert bench.ratio(found) > 0
+
+
+FAULTS = """
+import resource, torch
+from isrlu.paper.runs.work import become_worker
+if {worker}:
+    become_worker(1)
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for warm in (True, False):
+    before = faults()
+    for _ in range(10):
+        torch.ones(16 << 20)  # 64 MiB
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
+def test_a_worker_keeps_its_memory() -> None:
+    def faults(worker: bool) -> int:
+        command = [sys.executable, "-c", FAULTS.format(worker=worker)]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    assert faults(worker=True) < 100 < faults(worker=False)

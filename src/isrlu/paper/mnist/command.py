@@ -25,7 +25,7 @@ def train_one(
     from isrlu.paper.mnist import distributed
     from isrlu.paper.mnist.train import History, progress, summary, train
     from isrlu.paper.runs.arrays import Arrays
-    from isrlu.paper.runs.work import Diverged
+    from isrlu.paper.runs.work import Diverged, keep_memory
 
     Spec.from_json(options)  # a mistake is told before any data is fetched
     source, reason = datasets.find_or_digits(data)
@@ -33,6 +33,7 @@ def train_one(
     spec = Spec.from_json({**options, "data": loaded.identity})
     ranks = distributed.Ranks()
     used = distributed.threads(threads)
+    keep_memory()
     if ranks.first:
         if reason:
             print(f"isrlu: {reason}; trains on scikit-learn's digits instead", file=sys.stderr)

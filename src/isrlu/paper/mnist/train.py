@@ -149,7 +149,7 @@ class _Run:
         """Loss and accuracy over the whole test set."""
         images, labels = self.arrays.test
         self.network.eval()
-        logits = torch.cat([self.network(chunk) for chunk in images.split(500)])
+        logits = torch.cat([self.network(chunk) for chunk in images.split(self.batch)])  # which caches hold
         self.network.train()
         loss = F.cross_entropy(logits, labels).item()
         self._check("test loss", loss)

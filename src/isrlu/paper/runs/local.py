@@ -19,7 +19,7 @@ from typing import Any
 from isrlu import environment
 from isrlu.paper.runs.spec import RunSpec
 from isrlu.paper.runs.store import Run
-from isrlu.paper.runs.work import TRIES, Progress, execute, lost
+from isrlu.paper.runs.work import TRIES, Progress, become_worker, execute, lost
 
 _CONTEXT = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
 
@@ -102,12 +102,10 @@ class _Worker:
 def _serve(connection: Connection, source: str, checkpoints: Path, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to handle
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    import torch
-
     from isrlu.data import load
     from isrlu.paper.runs.arrays import Arrays
 
-    torch.set_num_threads(threads)
+    become_worker(threads)
     arrays = Arrays(load(source))
     while True:
         try:

@@ -11,7 +11,7 @@ from isrlu._errors import UserError
 from isrlu.data import load
 from isrlu.paper.runs.spec import RunSpec
 from isrlu.paper.runs.store import Run
-from isrlu.paper.runs.work import TRIES, Progress, execute, lost
+from isrlu.paper.runs.work import TRIES, Progress, become_worker, execute, lost
 
 try:
     import ray
@@ -50,9 +50,7 @@ class RayEngine:
 
 
 def _task(spec: RunSpec, data: object, checkpoints: Path, threads: int) -> Run:
-    import torch
-
     from isrlu.paper.runs.arrays import Arrays
 
-    torch.set_num_threads(threads)
+    become_worker(threads)
     return execute(spec, Arrays(data), checkpoints)  # type: ignore[arg-type]

@@ -1,7 +1,9 @@
 """What a worker of any engine does: execute one specification and say how it went."""
 
+import ctypes
 import dataclasses
 import importlib
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from isrlu.paper.runs.spec import RunSpec
 from isrlu.paper.runs.store import Run
 
 TRIES = 3  # of a run whose worker died
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of malloc.h
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +40,20 @@ class Diverged(Exception):
     def __init__(self, what: str, value: float, step: int, history: Any) -> None:
         super().__init__(f"the {what} is {value} at step {step}")
         self.history = history
+
+
+def become_worker(threads: int) -> None:
+    """Set this process up for training: torch's threads, and memory that stays with the process."""
+    torch.set_num_threads(threads)
+    keep_memory()
+
+
+def keep_memory() -> None:
+    """Tell glibc not to return freed memory to the system: every step needs it again, and as page faults it is slow."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if platform.system() == "Linux" else None
+    if mallopt:  # musl has none
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, -1)
 
 
 def execute(spec: RunSpec, arrays: Arrays, checkpoints: Path, tell: Callable[[Progress], None] = lambda _: None) -> Run:

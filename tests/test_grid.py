@@ -228,7 +228,7 @@ def test_an_unknown_engine(tmp_path: Path) -> None:
 
 def test_throughput_is_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench.data, "find_or_digits", lambda folder: ("digits", ""))
-    found = bench.run(None, 1, steps=2, rounds=1, say=lambda text: None)
+    found = bench.run(None, 1, steps=2, rounds=1, say=lambda text: None, warn=pytest.fail)
     assert set(found) == {"plain", "one run", "grid"} and all(rate > 0 for rates in found.values() for rate in rates)
     assert bench.ratio({"plain": [1.0, 2.0, 4.0], "one run": [1.0] * 3, "grid": [2.0, 6.0, 8.0]}) == 2.0
 

@@ -282,7 +282,7 @@ def test_two_at_once_are_refused(cli: Cli):
         (
             "matplotlib",
             ["reproduce", "figure1"],
-            "figure1 failed: it needs the package matplotlib: pip install 'isrlu[paper]'",
+            "figure1 failed: the package matplotlib is not installed: pip install 'isrlu[paper]'",
             1,
         ),
         ("jinja2", ["report"], "the report needs jinja2: pip install 'isrlu[paper]'", 2),

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from isrlu._errors import UserError
+from isrlu._errors import UserError, lacking
 
 try:
     import rich
@@ -77,7 +77,7 @@ def bench_mnist(
     from isrlu.bench import mnist, show
 
     with show.status() as say:
-        found = mnist.run(folder, architecture, steps=steps, rounds=rounds, say=say)
+        found = mnist.run(folder, architecture, steps=steps, rounds=rounds, say=say, warn=_complain)
     for name, rates in found.items():
         rich.print(f"{name:7} {', '.join(f'{rate:,.0f}' for rate in rates)} images/s")
     plain, one = mnist.ratio(found), mnist.ratio(found, "one run")
@@ -184,9 +184,8 @@ Rounds = Annotated[int, typer.Option(min=2, help="Times that each contender is t
 def bench_jax(size: Sizes = None, rounds: Rounds = 25, json: Json = None) -> None:
     """isrlu and isru against relu, elu, silu, gelu and tanh of jax.nn under jit, forward and gradient."""
     from isrlu.bench import arrays, show
+    from isrlu.bench.jax import Jax
 
-    with show.missing_is_user_error():
-        from isrlu.bench.jax import Jax
     with show.status() as say:
         rows = arrays.run(Jax(), size or arrays.SIZES, rounds=rounds, progress=say)
     show.arrays(rows, json)
@@ -203,8 +202,8 @@ def bench_keras(
     from isrlu.bench import arrays, show
 
     show.choose_keras_backend(backend)
-    with show.missing_is_user_error():
-        from isrlu.bench import keras
+    from isrlu.bench import keras  # after the choice
+
     with show.status() as say:
         rows = arrays.run(keras.Keras(), size or arrays.SIZES, rounds=rounds, progress=say)
         rows += keras.train_step(rounds=rounds)
@@ -214,10 +213,8 @@ def bench_keras(
 @bench.command("onnx")
 def bench_onnx(size: Sizes = None, rounds: Rounds = 25, json: Json = None) -> None:
     """The ONNX functions against Relu, Elu and Tanh of onnxruntime, alone and in a small perceptron."""
-    from isrlu.bench import arrays, show
+    from isrlu.bench import arrays, onnx, show
 
-    with show.missing_is_user_error():
-        from isrlu.bench import onnx
     with show.status() as say:
         rows = onnx.run(size or arrays.SIZES, rounds=rounds, progress=say)
     show.arrays(rows, json)
@@ -300,7 +297,7 @@ def train(
     evaluations: Annotated[int, typer.Option(help="Looks at the test set in an epoch.")] = 1,
     batch: Annotated[int, typer.Option(help="Images in a step.")] = 100,
     seed: Annotated[int, typer.Option(help="Of weights, order and dropout.")] = 0,
-    threads: Annotated[int, typer.Option(help="torch's threads; 0: as torch has it.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, help="torch's threads; 0: as torch has it.")] = 0,
     data: Data = None,
     checkpoint: Annotated[Path | None, typer.Option(help="File to go on from, and to write after each epoch.")] = None,
     output: Annotated[Path | None, typer.Option("--json", help="File for the result.")] = None,
@@ -356,6 +353,11 @@ def main() -> None:
         app()
     except UserError as error:
         sys.exit(_complain(str(error)))
+    except ModuleNotFoundError as error:
+        message = lacking(error)
+        if message is None:
+            raise
+        sys.exit(_complain(message))
 
 
 def _complain(message: str) -> int:

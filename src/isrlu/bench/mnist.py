@@ -32,11 +32,19 @@ class _Elu(nn.Module):
 
 
 def run(
-    folder: str | None, architecture: int, *, steps: int, rounds: int, say: Callable[[str], None]
+    folder: str | None,
+    architecture: int,
+    *,
+    steps: int,
+    rounds: int,
+    say: Callable[[str], None],
+    warn: Callable[[str], object],
 ) -> dict[str, list[float]]:
     """Images per second of "plain", "one run" (on all threads) and "grid", one number for each round."""
-    source, _ = data.find_or_digits(folder)
+    source, reason = data.find_or_digits(folder)
     loaded = data.load(source)
+    if reason:
+        warn(f"{reason}; measures on {loaded.title}")
     found: dict[str, list[float]] = {"plain": [], "one run": [], "grid": []}
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")

@@ -150,15 +150,6 @@ def choose_keras_backend(name: str) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
-@contextmanager
-def missing_is_user_error() -> Iterator[None]:
-    """Around an import: a framework that is not installed is one line for the user."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise UserError(str(error)) from None
-
-
 def recurrent(gates: "list[GatesRow]", layers: "list[LayerRow]") -> None:
     """The gates by instruction set, then the layers beside torch.nn's."""
     console = Console()

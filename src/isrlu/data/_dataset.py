@@ -105,7 +105,8 @@ def _sums_beside(folder: Path) -> dict[str, str]:
     """name -> SHA-256 from the folder's SHA256SUMS, as the sha256sum tool writes it."""
     path = folder / "SHA256SUMS"
     lines = path.read_text().splitlines() if path.is_file() else []
-    return {name.lstrip("*"): digest for digest, name in (line.split(maxsplit=1) for line in lines if line.strip())}
+    pairs = (line.split(maxsplit=1) for line in lines)
+    return {pair[1].lstrip("*"): pair[0] for pair in pairs if len(pair) == 2}
 
 
 def _checked(data: Dataset, folder: Path) -> Dataset:

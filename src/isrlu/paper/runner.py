@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from isrlu import environment
-from isrlu._errors import UserError
+from isrlu._errors import UserError, lacking
 from isrlu.paper import registry, show
 from isrlu.paper.experiment import Context, Experiment
 from isrlu.paper.results import Damaged, Record, Store, StoreError
@@ -99,8 +99,8 @@ def _reason(error: Exception) -> str:
     """One line for a person: what went wrong, and what to do where that is known."""
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("isrlu."):
-        return f"it needs the package {error.name.partition('.')[0]}: pip install 'isrlu[paper]'"
+    if isinstance(error, ModuleNotFoundError) and (message := lacking(error)):
+        return message
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]} (traceback in failure.json)"
 
 

@@ -1,6 +1,8 @@
 """`isrlu train`: one run with a live line."""
 
 import dataclasses
+import errno
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 
 from isrlu import data as datasets
 from isrlu import environment
+from isrlu._errors import UserError
 from isrlu.paper import results
 from isrlu.paper.mnist.spec import Spec
 
@@ -28,6 +31,8 @@ def train_one(
     from isrlu.paper.runs.work import Diverged, keep_memory
 
     Spec.from_json(options)  # a mistake is told before any data is fetched
+    if output:
+        _try_to_write(output)
     source, reason = datasets.find_or_digits(data)
     loaded = datasets.load(source)
     spec = Spec.from_json({**options, "data": loaded.identity})
@@ -54,15 +59,28 @@ def train_one(
         distributed.finish()
     if ranks.first:
         captured = {**environment.capture(), "threads": used, "processes": ranks.count}
-        if output:
-            record = {"spec": spec.to_json(), **status, **numbers, "history": dataclasses.asdict(history)}
-            results.write_json(output, {**record, "data": loaded.title, "environment": captured})
         if numbers:
             best, loss = numbers["best_accuracy"], numbers["final_loss"]
             print(f"highest test accuracy {best:.2f} %, final loss x 100 {loss:.3f}, {numbers['seconds']:.0f} s")
         else:
             print(f"isrlu: the run diverged: {status['reason']}", file=sys.stderr)
+        if output:
+            record = {"spec": spec.to_json(), **status, **numbers, "history": dataclasses.asdict(history)}
+            results.write_json(output, {**record, "data": loaded.title, "environment": captured})
     return 0 if numbers else 1
+
+
+def _try_to_write(path: Path) -> None:
+    """Fail now rather than after hours of training."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        beside = path.with_name(f"{path.name}.tmp")
+        beside.touch()
+        beside.unlink()
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}: give another file with --json") from None
 
 
 def _board(folder: Path | None) -> Callable[[Any], None]:
@@ -72,8 +90,6 @@ def _board(folder: Path | None) -> Callable[[Any], None]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        from isrlu._errors import UserError
-
         raise UserError("--tensorboard needs the package tensorboard: pip install tensorboard") from None
     writer = SummaryWriter(str(folder))
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import rich
+from rich.markup import escape
 from rich.table import Table
 
 from isrlu.paper import results
@@ -19,8 +20,8 @@ def merge(stores: Sequence[Path], out: Path) -> None:
     with RunStore(store_path(out)) as store:
         for other in stores:
             path = store_path(other) if other.is_dir() else other
-            rich.print(f"{store.merge(path)} runs from {path}")
-        rich.print(f"{sum(1 for _ in store.all())} runs in {store.path}")
+            rich.print(f"{store.merge(path)} runs from {escape(str(path))}")
+        rich.print(f"{sum(1 for _ in store.all())} runs in {escape(str(store.path))}")
 
 
 def show(out: Path, output: Path | None) -> None:
@@ -34,7 +35,7 @@ def show(out: Path, output: Path | None) -> None:
     for heading in ("run", "network", "what", "length", "seed", "data", "status", "accuracy", "loss x 100", "score"):
         table.add_column(heading)
     for run in runs:
-        spec, status = run.spec, f"{run.status} {run.reason}".strip()
+        spec, status = run.spec, escape(f"{run.status} {run.reason}".strip())
         numbers = [f"{run.result[key]:.{digits}f}" if key in run.result else "–" for key, digits in _SHOWN]
         table.add_row(spec.hash, spec.network, spec.label, spec.duration, str(spec.seed), spec.data, status, *numbers)
     rich.print(table)

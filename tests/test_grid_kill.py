@@ -129,8 +129,12 @@ def test_sigkill_of_the_coordinator(tmp_path: Path) -> None:
             time.sleep(0.05)
     before = {run.spec.hash: run.finished for run in stored(out)}
     assert 1 <= len(before) < len(mnist_program.SEEDS)
+    kept = {path.stem for path in (out / "checkpoints").glob("*.pt")}
+    said = len(first.lines())
     with program("local", out) as second:
         lines = second.finish()
+    first_shares = {line.split()[1]: float(line.split()[2]) for line in reversed(lines[said:]) if "progress" in line}
+    assert kept and all(first_shares[key] > 1.5 / EPOCHS for key in kept), "a run goes on from its checkpoint"
     after = {run.spec.hash: run for run in stored(out)}
     assert {key: after[key].finished for key in before} == before, "what was done was done again"
     assert histories(out) == undisturbed(EPOCHS), "an interrupted run ends with the same bits"

@@ -178,7 +178,12 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
         train(spec, arrays, checkpoint=path, watch=stop)
     assert path.exists() == (stop_at > 2), "a checkpoint is written at an epoch's end"
     torch.manual_seed(123)  # whatever happened to the global generator in between
-    resumed = train(spec, arrays, checkpoint=path)
+    seen: list[int] = []
+    resumed = train(
+        spec, arrays, checkpoint=path, watch=lambda epoch, history, rate: seen.append(history.test_steps[-1])
+    )
+    whole_epochs = 2 * ((stop_at - 1) // 2)  # looks at the test set that the checkpoint holds
+    assert seen == resumed.test_steps[whole_epochs:], "what the checkpoint holds is not trained again"
     assert same(resumed, train(spec, arrays))
     assert same(resumed, train(spec, arrays, checkpoint=path)), "a finished run is not trained further"
 

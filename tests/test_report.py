@@ -16,6 +16,7 @@ pytest.importorskip("rich")
 from rich.console import Console
 
 from isrlu.paper import numbers, registry, runner
+from isrlu.paper.experiment import VERDICTS
 from isrlu.paper.results import Store
 from isrlu.report import build
 
@@ -131,7 +132,7 @@ def test_every_table_figure_and_claim_is_there(page, results: Path):
 
 def test_summary_counts_the_verdicts(page, results: Path):
     claims = [claim for section in build.collect(results, warn=pytest.fail) for claim in section.claims]
-    counts = [sum(claim.verdict == verdict for claim in claims) for verdict in ("holds", "does not", "not run")]
+    counts = [sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS]
     assert [int(element.text) for element in find(page, ".tile b")] == counts
     assert counts[0] >= 8 and counts[1] == 1
     assert len(find(page, "#summary .claims li")) == len(claims)

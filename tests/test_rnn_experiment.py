@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -148,6 +149,15 @@ def test_steps_to_the_goal(task, scores, steps) -> None:
 def test_is_registered_and_knows_when_it_is_outdated() -> None:
     (entry,) = registry.select(["rnn"])
     assert registry.load(entry) is experiment.run
-    context = type("Asked", (), {"full": True, "options": {}})()
-    assert not experiment.is_current({"runs": {"complete": True, "seeds": 1}}, context)
-    assert experiment.is_current({"runs": {"complete": True, "seeds": 5}}, context)
+    context = type("Asked", (), {"full": True, "options": {"data": "digits"}})()
+
+    def stored(seeds: int, rows: list[Row], identity: str) -> dict[str, Any]:
+        runs = Study(rows, list(range(seeds)), {}, identity, "", full=True).environment["runs"]
+        return {"runs": {**runs, "complete": True}}
+
+    rows = experiment.rows(True)
+    assert experiment.is_current(stored(5, rows, "digits"), context)
+    assert experiment.is_current(stored(6, rows, "digits"), context)
+    assert not experiment.is_current(stored(4, rows, "digits"), context)
+    assert not experiment.is_current(stored(5, rows[1:], "digits"), context), "the rows are others now"
+    assert not experiment.is_current(stored(5, rows, "mnist"), context), "the data is another now"

@@ -19,13 +19,19 @@ def cache_folder() -> Path:
 
 def find(folder: str | Path | None = None, *, progress: Progress | None = None) -> str:
     """The folder that `load` is to read, fetched into the cache if need be; UserError where there is no source."""
+    here = at_hand(folder)
+    if here is None:
+        fetch(cache_folder(), progress=progress)
+    return here or str(cache_folder())
+
+
+def at_hand(folder: str | Path | None = None) -> str | None:
+    """The folder that was given, or the cache where it has MNIST; nothing is fetched."""
     given = folder or os.environ.get("ISRLU_DATA")
     if given:
         return str(given)
     cache = cache_folder()
-    if not all(has(cache / name, digest) for name, digest in MNIST.items()):
-        fetch(cache, progress=progress)
-    return str(cache)
+    return str(cache) if all(has(cache / name, digest) for name, digest in MNIST.items()) else None
 
 
 def find_or_digits(folder: str | Path | None = None) -> tuple[str, str]:

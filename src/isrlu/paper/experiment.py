@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 Cell = str | float | int | None
 Kind = Literal["label", "paper", "here", "spread", "verdict"]
-Verdict = Literal["holds", "does not", "not run"]
+Verdict = Literal["holds", "does not", "undecided", "not run"]
 KINDS = ("label", "paper", "here", "spread", "verdict")
-VERDICTS = ("holds", "does not", "not run")
+VERDICTS = ("holds", "does not", "undecided", "not run")
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,13 @@ class Claim:
 
 
 def claim(key: str, holds: bool | None, here: str = "", reason: str = "") -> Claim:
-    """The claim `key` of paper.toml with its verdict; `reason`: why it does not hold, or why it was not run (None)."""
+    """The claim `key` of paper.toml with its verdict.
+
+    holds: None where it can't be told: what was found (`here`) leaves it undecided, or nothing was run at all.
+    reason: why it does not hold, can't be told, or was not run.
+    """
     known = numbers.claim(key)
-    verdict: Verdict = "not run" if holds is None else "holds" if holds else "does not"
+    verdict: Verdict = ("undecided" if here else "not run") if holds is None else "holds" if holds else "does not"
     return Claim(known["text"], known["where"], verdict, here, "" if holds else reason)
 
 

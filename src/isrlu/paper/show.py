@@ -9,7 +9,7 @@ from rich.table import Table as RichTable
 
 from isrlu.paper.experiment import Claim, Experiment, Result, Table
 
-COLOUR = {"holds": "green", "does not": "red", "not run": "yellow"}
+COLOUR = {"holds": "green", "does not": "red", "undecided": "yellow", "not run": "yellow"}
 WIDTH = 132  # a table may be wider than the terminal: wrapped lines are easier to read than numbers cut in half
 STYLE = {"label": "", "paper": "cyan", "here": "bold", "spread": "dim", "verdict": ""}
 
@@ -55,6 +55,8 @@ def result(console: Console, entry: Experiment, found: Result) -> None:
     console.rule(entry.title, align="left")
     for shown in found.tables:
         table(console, shown)
+    for note in found.notes:
+        console.print(escape(note), highlight=False)
     for each in found.claims:
         claim(console, each)
 

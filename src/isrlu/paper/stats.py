@@ -1,7 +1,7 @@
 """Means, confidence intervals and paired tests over seeds."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,9 @@ class Difference:
     @property
     def significant(self) -> bool:
         return self.p is not None and self.p < LEVEL
+
+    def __str__(self) -> str:
+        return f"{self.value:+.3f}" + ("" if self.half is None else f" ± {self.half:.3f}")
 
 
 def mean(values: Sequence[float]) -> Mean:
@@ -66,6 +69,40 @@ def corrected(differences: Sequence[Difference]) -> list[Difference]:
         each if each.p is None else Difference(each.value, each.half, float(next(adjusted)), each.count)
         for each in differences
     ]
+
+
+def better(each: Difference, margin: float) -> bool | None:
+    """Whether the first is better: False also where an advantage of `margin` is ruled out, None where seeds can't tell.
+
+    >>> better(Difference(0.05, 0.02, 0.001, 5), 0.1), better(Difference(0.05, 0.07, 0.1, 5), 0.1)
+    (True, None)
+    >>> better(Difference(0.01, 0.05, 0.5, 5), 0.1)
+    False
+    """
+    if each.half is None:
+        return None
+    if each.significant:
+        return each.value > 0
+    return None if each.value + each.half >= margin else False
+
+
+def alike(differences: Sequence[Difference], margin: float) -> bool | None:
+    """Whether none differs: True where all confidence intervals lie within `margin`, None where seeds can't tell.
+
+    >>> alike([Difference(0.01, 0.05, 0.5, 5)], 0.1), alike([Difference(0.05, 0.07, 0.1, 5)], 0.1)
+    (True, None)
+    """
+    if any(each.half is None for each in differences):
+        return None
+    if any(each.significant for each in differences):
+        return False
+    return all(abs(each.value) + (each.half or 0.0) <= margin for each in differences) or None
+
+
+def all_of(verdicts: Iterable[bool | None]) -> bool | None:
+    """False where any is False, else None where any is None."""
+    found = list(verdicts)
+    return False if False in found else None if None in found else True
 
 
 def band(curves: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from isrlu._errors import UserError
 from isrlu.paper import numbers, registry
-from isrlu.paper.experiment import Cell, Claim, Column, Experiment, Result, Table
+from isrlu.paper.experiment import VERDICTS, Cell, Claim, Column, Experiment, Result, Table
 from isrlu.paper.results import PRESETS, Damaged, Record, Store
 from isrlu.paper.results import write as write_file
 
@@ -78,7 +78,7 @@ def render(sections: list[Section]) -> str:
         css=parts["page.css"],
         js=parts["page.js"],
         sections=sections,
-        counts={verdict: sum(c.verdict == verdict for c in claims) for verdict in ("holds", "does not", "not run")},
+        counts={verdict: sum(c.verdict == verdict for c in claims) for verdict in VERDICTS},
         latest=max((s.record for s in sections if s.record), key=lambda r: r.environment["date"], default=None),
     )
 

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from isrlu.paper import stats
 from isrlu.paper.experiment import Claim, Context, Result, claim
 from isrlu.paper.mnist import approx, plots, table4, tables
 from isrlu.paper.runs import study
@@ -21,20 +22,20 @@ def run(context: Context) -> Result:
     found = study.carry_out(context, members, seeds=table4.SEEDS[context.full])
     pairs = list(zip(learned, fixed, strict=True))
     made = [
-        tables.accuracy(found, members, "Fixed and learned alpha: architecture 1"),
-        tables.epochs_to(found, members),
+        tables.accuracy(found, "Fixed and learned alpha: architecture 1"),
+        tables.epochs_to(found, "architecture 1"),
         *tables.significance(found, pairs, "Learned against fixed alpha"),
     ]
     figures = [
-        *plots.learned_alphas(context, found, learned, "alphas"),
-        *plots.learning_curves(context, found, members, "curves", "fixed and learned alpha"),
+        *plots.learned_alphas(context, found.part(learned), "alphas"),
+        *plots.learning_curves(context, found, "curves", "fixed and learned alpha"),
     ]
     claims = [_claim(found, pairs)]
     return Result(made, claims, figures, found.notes, seeds=found.seeds, environment=found.environment)
 
 
 def is_current(environment: Mapping[str, Any], context: Context) -> bool:
-    return table4.is_current(environment, context)
+    return study.is_current(environment, context, rows(context.full), seeds=table4.SEEDS[context.full])
 
 
 def rows(full: bool) -> list[Row]:
@@ -47,9 +48,7 @@ def _claim(found: Study, pairs: list[tuple[Row, Row]]) -> Claim:
     if found.no_verdict:
         return claim("alpha.learned", None, reason=found.no_verdict)
     differences = tables.compare(found, pairs, "best_accuracy")
-    if any(each.p is None for each in differences):
-        return claim("alpha.learned", None, reason="One seed can't tell: give --seeds 5.")
-    better = [each.significant and each.value > 0 for each in differences]
-    texts = [f"{row.spec.name} {each.value:+.3f} points" for (row, _), each in zip(pairs, differences, strict=True)]
-    reason = "" if all(better) else "Not significantly better than the same alpha held fixed."
-    return claim("alpha.learned", all(better), f"Against fixed alpha: {', '.join(texts)}.", reason)
+    texts = [f"{row.spec.name} {each} points" for (row, _), each in zip(pairs, differences, strict=True)]
+    better = stats.all_of(stats.better(each, tables.MARGIN) for each in differences)
+    reason = tables.CANT_TELL if better is None else "Not better than the same alpha held fixed."
+    return claim("alpha.learned", better, f"Against fixed alpha: {', '.join(texts)}.", reason)

@@ -14,7 +14,6 @@ from isrlu.paper.runs import study
 from isrlu.paper.runs.study import Row, Study
 
 METHODS = ("full", "approx", "kinney")
-MARGIN = 0.1  # points of accuracy: what the confidence interval of a difference must stay within to be called none
 
 
 def run(context: Context) -> Result:
@@ -23,17 +22,17 @@ def run(context: Context) -> Result:
     found = study.carry_out(context, members, seeds=table4.SEEDS[context.full])
     pairs = [(row, full) for row in members if (full := _exact(row, members)) is not row]
     made = [
-        tables.accuracy(found, members, "ISRLU by its inverse square root: architecture 1"),
-        tables.epochs_to(found, members),
+        tables.accuracy(found, "ISRLU by its inverse square root: architecture 1"),
+        tables.epochs_to(found, "architecture 1"),
         *tables.significance(found, pairs, "Approximation against full precision"),
     ]
-    figures = plots.learning_curves(context, found, members, "curves", "ISRLU by its inverse square root")
+    figures = plots.learning_curves(context, found, "curves", "ISRLU by its inverse square root")
     claims = [_claim(found, pairs)]
     return Result(made, claims, figures, found.notes, seeds=found.seeds, environment=found.environment)
 
 
 def is_current(environment: Mapping[str, Any], context: Context) -> bool:
-    return table4.is_current(environment, context)
+    return study.is_current(environment, context, rows(context.full), seeds=table4.SEEDS[context.full])
 
 
 def rows(full: bool) -> list[Row]:
@@ -55,11 +54,4 @@ def _exact(row: Row, members: list[Row]) -> Row:
 def _claim(found: Study, pairs: list[tuple[Row, Row]]) -> Claim:
     if found.no_verdict:
         return claim("approx.learns", None, reason=found.no_verdict)
-    differences = tables.compare(found, pairs, "best_accuracy")
-    if any(each.half is None for each in differences):
-        return claim("approx.learns", None, reason="One seed can't tell: give --seeds 5.")
-    bounds = [abs(each.value) + (each.half or 0.0) for each in differences]
-    here = f"95 % confidence intervals of the differences in accuracy reach {max(bounds):.3f} points at most."
-    wide = [row.spec.name for (row, _), bound in zip(pairs, bounds, strict=True) if bound > MARGIN]
-    reason = f"Not shown to be within {MARGIN} points: {', '.join(wide)}." if wide else ""
-    return claim("approx.learns", not wide, here, reason)
+    return tables.no_difference(found, pairs, "approx.learns")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from isrlu._checks import METHODS, check_alpha
+from isrlu._checks import METHODS, check_learnable_alpha
 from isrlu._errors import UserError
 from isrlu.paper.runs.spec import RunSpec, check
 
@@ -44,14 +44,15 @@ class Spec(RunSpec):
         check(self.activation in ACTIVATIONS, f"unknown activation {self.activation!r}: known are {known}")
         check(self.method in METHODS, f"unknown method {self.method!r}: known are {', '.join(METHODS)}")
         try:
-            object.__setattr__(self, "alpha", check_alpha(self.alpha))
+            object.__setattr__(self, "alpha", check_learnable_alpha(self.alpha, self.learnable))
         except (TypeError, ValueError) as error:
             raise UserError(str(error)) from None
         only = "only isrlu has one" if self.activation != "isrlu" else ""
         check(not (only and self.learnable), f"{self.activation} has no learnable alpha: {only}")
         check(not (only and self.method != "full"), f"{self.activation} has no method {self.method}: {only}")
         for name in ("pkeep", "pkeep_conv"):
-            value = getattr(self, name)
+            value = float(getattr(self, name))  # 1 and 1.0 are one run
+            object.__setattr__(self, name, value)
             check(0.0 < value <= 1.0, f"{name} is the probability of keeping a unit, in (0, 1], got {value!r}")
         check(self.architecture == 2 or self.pkeep_conv == 1.0, "architecture 1 has no dropout after convolutions")
         for name, least in (("width", 0), ("epochs", 1), ("steps", 0), ("evaluations", 1), ("batch", 1), ("seed", 0)):
@@ -79,6 +80,7 @@ class Spec(RunSpec):
 
     @property
     def label(self) -> str:
-        """Activation and dropout, for progress lines and plots."""
+        """Activation, dropout, and a width that is not the paper's, for progress lines and plots."""
         conv = f"{self.pkeep_conv} conv, " if self.architecture == 2 else ""
-        return f"{self.name}, pkeep {conv}{self.pkeep}"
+        width = "" if self.width == ARCHITECTURES[self.architecture] else f", {self.width} units"
+        return f"{self.name}, pkeep {conv}{self.pkeep}{width}"

@@ -4,18 +4,20 @@ import itertools
 import statistics
 from collections.abc import Sequence
 
-from isrlu.paper import stats
-from isrlu.paper.experiment import Cell, Column, Table
+from isrlu.paper import numbers, stats
+from isrlu.paper.experiment import Cell, Claim, Column, Table, claim
 from isrlu.paper.mnist.spec import Spec
 from isrlu.paper.runs.store import Run
 from isrlu.paper.runs.study import Row, Study
 
 NEAR = 0.25  # percentage points of accuracy that a mean may be from the paper's number
+MARGIN = 0.1  # points of accuracy that count as a difference, where none has been found
+CANT_TELL = "The seeds can't tell: give more with --seeds."
 
 
-def accuracy(study: Study, rows: Sequence[Row], caption: str) -> Table:
+def accuracy(study: Study, caption: str) -> Table:
     """The paper's accuracy and loss beside mean, 95 % confidence interval and best seed."""
-    with_paper = any(row.accuracy is not None for row in rows)
+    with_paper = any(row.accuracy is not None for row in study.rows)
     columns = [
         Column("activation"),
         Column("pkeep"),
@@ -29,7 +31,7 @@ def accuracy(study: Study, rows: Sequence[Row], caption: str) -> Table:
         Column("seeds"),
         *([Column(f"within {NEAR}", "verdict")] if with_paper else []),
     ]
-    return Table(caption + marks(study), columns, [_accuracy_row(study, row, with_paper) for row in rows])
+    return Table(caption + study.marks, columns, [_accuracy_row(study, row, with_paper) for row in study.rows])
 
 
 def _accuracy_row(study: Study, row: Row, with_paper: bool) -> list[Cell]:
@@ -86,13 +88,13 @@ def significance(study: Study, pairs: Sequence[tuple[Row, Row]], caption: str) -
         Column("pkeep"),
         Column("difference in accuracy, points", "here", "{:+.3f}"),
         Column("95 % CI", "spread", "± {:.3f}"),
-        Column("p", "here", "{:.3f}"),
+        Column("p, corrected", "here", "{:.3f}"),
         Column("significant"),
     ]
-    return [Table(caption + marks(study), columns, rows)] if rows else []
+    return [Table(caption + study.marks, columns, rows)] if rows else []
 
 
-def epochs_to(study: Study, rows: Sequence[Row], percent: float = 99.0) -> Table:
+def epochs_to(study: Study, what: str, percent: float = 99.0) -> Table:
     """The epochs until the test accuracy first reaches `percent`, and the training loss on the way."""
     columns = [
         Column("activation"),
@@ -103,14 +105,33 @@ def epochs_to(study: Study, rows: Sequence[Row], percent: float = 99.0) -> Table
         Column("training loss, mean of last epoch", "here", "{:.4f}"),
     ]
     out: list[list[Cell]] = []
-    for row in rows:
+    for row in study.rows:
         runs = list(study.of(row).values())
         reached = [epochs for run in runs if (epochs := first_epoch(run, percent)) is not None]
         losses = [(early_loss(run), late_loss(run)) for run in runs]
         early, late = (statistics.mean(each) for each in zip(*losses, strict=True)) if losses else (None, None)
         median = statistics.median(reached) if reached else None
         out.append([row.spec.name, _pkeep(row), f"{len(reached)} of {len(runs)}", median, early, late])
-    return Table(f"Speed of learning: epochs to {percent:g} % and training loss{marks(study)}", columns, out)
+    caption = f"Speed of learning, {what}: epochs to {percent:g} % and training loss"
+    return Table(caption + study.marks, columns, out)
+
+
+def no_difference(study: Study, pairs: Sequence[tuple[Row, Row]], key: str) -> Claim:
+    """The claim `key`, that no pair differs in accuracy."""
+    differences = compare(study, pairs, "best_accuracy")
+    texts = [f"{a.spec.name} − {b.spec.name} {each}" for (a, b), each in zip(pairs, differences, strict=True)]
+    here = f"Differences in accuracy, points: {'; '.join(texts)}."
+    alike = stats.alike(differences, MARGIN)
+    return claim(key, alike, here, CANT_TELL if alike is None else "A difference is significant.")
+
+
+def loss_in_range(study: Study, key: str) -> Claim:
+    """The claim `key`, that the final loss of every row lies in the paper's range."""
+    low, high = numbers.table("loss")["range"]
+    means = {row.spec.label: statistics.mean(study.values(row, "final_loss").values()) for row in study.rows}
+    outside = [f"{label} {value:.2f}" for label, value in means.items() if not low <= value <= high]
+    here = f"{min(means.values()):.2f} to {max(means.values()):.2f}."
+    return claim(key, not outside, here, f"Outside: {'; '.join(outside)}.")
 
 
 def first_epoch(run: Run, percent: float) -> float | None:
@@ -144,10 +165,3 @@ def _loss_between(run: Run, start: int, end: int) -> float:
 def _pkeep(row: Row) -> str:
     conv = f"{row.spec.pkeep_conv} conv, " if row.spec.architecture == 2 else ""
     return f"{conv}{row.spec.pkeep}"
-
-
-def marks(study: Study) -> str:
-    """[quick preset; other data]: what every table and figure made of such runs must say."""
-    found = [] if study.full else ["quick preset"]
-    found += [] if study.identity == "mnist" else [study.title]
-    return f" [{'; '.join(found)}]" if found else ""

@@ -7,7 +7,7 @@ remembered, and training runs go through the same grid and store as those of the
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import isrlu
@@ -47,7 +47,7 @@ def run(context: Context) -> Result:
 
 
 def is_current(environment: Mapping[str, Any], context: Context) -> bool:
-    return study.is_current(environment, context, seeds=SEEDS[context.full])
+    return study.is_current(environment, context, rows(context.full), seeds=SEEDS[context.full])
 
 
 def _gates(rounds: int, say: Any) -> list[bench.GatesRow]:
@@ -128,10 +128,15 @@ def _learning_table(found: Study, task: str) -> Table:
             numbers = [mean and mean.value, mean and mean.half, _steps_to_goal(found, row), len(scores)]
             cells.append([row.spec.layer, GATES[row.spec.gates], *numbers])
     caption = {
-        "rows": "MNIST row by row: after the last step",
+        "rows": "Images row by row: after the last step",
         "adding": "Adding problem of 200 steps: after the last step",
     }
-    return Table(caption[task], columns, cells)
+    return Table(caption[task] + _marks(found, task), columns, cells)
+
+
+def _marks(found: Study, task: str) -> str:
+    """What the quick preset and other data must say; the adding problem has no data."""
+    return (found if task == "rows" else replace(found, identity="mnist")).marks
 
 
 def _steps_to_goal(found: Study, row: Row[RnnSpec]) -> float | None:
@@ -145,7 +150,7 @@ def _steps_to_goal(found: Study, row: Row[RnnSpec]) -> float | None:
 
 
 def _curves(context: Context, found: Study, task: str, layer: str) -> Figure:
-    made, axes = style.panel(f"{layer}, {TASKS[task]}", "step", UNITS[task])
+    made, axes = style.panel(f"{layer}, {TASKS[task]}\n{_marks(found, task).strip()}".strip(), "step", UNITS[task])
     for row in found.rows:
         histories = [run.result["history"] for run in found.of(row).values()]
         if (row.spec.task, row.spec.layer) == (task, layer) and histories:
@@ -156,7 +161,7 @@ def _curves(context: Context, found: Study, task: str, layer: str) -> Figure:
     if task == "adding":
         axes.set_ylim(bottom=0)  # no band of a squared error reaches below
     style.legend(axes)
-    caption = f"{layer}: {UNITS[task]} in training, mean over seeds with its 95 % confidence band."
+    caption = f"{layer}: {UNITS[task]} in training, mean over seeds with its 95 % confidence band.{_marks(found, task)}"
     alt = f"Two learning curves of {layer}, with ISRU and with exact gates."
     return context.figure(f"{task}-{layer}", made, caption=caption, alt=alt)
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from isrlu.paper.runs.spec import RunSpec, check
 
-TASKS = {"rows": "MNIST by rows", "adding": "adding problem"}
+TASKS = {"rows": "images by rows", "adding": "adding problem"}
 LAYERS = ("LSTM", "GRU")
 GATES = {"isru": "ISRU", "exact": "sigmoid and tanh"}
 MADE = "made"  # the identity of data that is drawn from the seed

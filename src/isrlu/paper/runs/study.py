@@ -1,6 +1,7 @@
 """From rows of a table to the runs behind them: each over several seeds, as one grid, in one store for all tables."""
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +55,18 @@ class Study:
         """All runs of the grid, the first seed of every row before the second of any."""
         return [spec for specs in zip(*map(self._specs, self.rows), strict=True) for spec in specs]
 
+    def part(self, rows: Sequence[Row]) -> "Study":
+        """These rows alone."""
+        return dataclasses.replace(self, rows=list(rows))
+
+    @property
+    def finished(self) -> set[str]:
+        """Hashes of the runs that are over: done or diverged."""
+        return {key for key, run in self.runs.items() if run.status != "crashed"}
+
     @property
     def complete(self) -> bool:
-        return all(spec.hash in self.runs and self.runs[spec.hash].status != "crashed" for spec in self.specs())
+        return self.finished >= {spec.hash for spec in self.specs()}
 
     @property
     def no_verdict(self) -> str:
@@ -65,9 +75,18 @@ class Study:
             return "The quick preset trains too little to tell: run it with --full."
         if self.identity != "mnist":
             return f"This is not MNIST but {self.title}."
+        if missing := sum(spec.hash not in self.finished for spec in self.specs()):
+            return f"{missing} of the {len(self.specs())} runs are missing: the same command trains them."
         if not all(self.of(row) for row in self.rows):
-            return "Some rows have no finished run yet."
+            return "All runs of a row diverged."
         return ""
+
+    @property
+    def marks(self) -> str:
+        """[quick preset; other data]: what every table and figure made of such runs must say."""
+        found = [] if self.full else ["quick preset"]
+        found += [] if self.identity == "mnist" else [self.title]
+        return f" [{'; '.join(found)}]" if found else ""
 
     @property
     def notes(self) -> list[str]:
@@ -86,7 +105,13 @@ class Study:
     @property
     def environment(self) -> dict[str, Any]:
         """What `is_current` looks at later."""
-        return {"runs": {"complete": self.complete, "seeds": len(self.seeds), "data": self.identity}}
+        runs = {"complete": self.complete, "seeds": len(self.seeds), "data": self.identity, "grid": self.digest}
+        return {"runs": runs}
+
+    @property
+    def digest(self) -> str:
+        """Of all the grid's hashes: another one where a row, a seed or the data is another."""
+        return hashlib.sha256(" ".join(spec.hash for spec in self.specs()).encode()).hexdigest()[:16]
 
 
 def carry_out(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
@@ -99,24 +124,24 @@ def carry_out(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
     study = Study(list(rows), list(range(options.get("seeds") or seeds)), {}, found.identity, found.title, context.full)
     grid = study.specs()
     mine = shard(grid, options["shard"]) if options.get("shard") else grid
-    folder = context.folder.path.parent / FOLDER
+    folder = context.folder.path.resolve().parent / FOLDER  # Ray's workers are in folders of their own
     engine = make_engine(options.get("engine") or "local", source, folder / "checkpoints")
     with RunStore(folder / STORE) as store:
         run_grid(mine, store, engine, _Teller(context, mine, store))
         study = dataclasses.replace(study, runs=store.find(grid))
-    if not any(study.of(row) for row in rows):
-        reasons = sorted({run.reason for run in study.runs.values()})
-        raise UserError(f"no run finished: {'; '.join(reasons) or 'this shard has none'}")
+    if mine and not any(study.of(row) for row in rows):
+        raise UserError(f"no run finished: {'; '.join(sorted({run.reason for run in study.runs.values()}))}")
     return study
 
 
-def is_current(environment: Mapping[str, Any], context: Context, *, seeds: int) -> bool:
-    """Whether a stored result has all its runs, as many seeds as asked for, and the data that was named."""
+def is_current(environment: Mapping[str, Any], context: Context, rows: Sequence[Row], *, seeds: int) -> bool:
+    """Whether a stored result has all runs of these rows, as many seeds as asked for, and the data now at hand."""
     stored = environment.get("runs", {})
     if not stored.get("complete") or stored["seeds"] < (context.options.get("seeds") or seeds):
         return False
-    given = context.options.get("data")
-    return not given or data.load(data.find(given)).identity == stored["data"]
+    source = data.at_hand(context.options.get("data"))
+    identity = data.load(source).identity if source else stored["data"]
+    return stored.get("grid") == Study(list(rows), list(range(stored["seeds"])), {}, identity, "", context.full).digest
 
 
 def store_path(out: Path) -> Path:

@@ -62,7 +62,7 @@ EXPERIMENTS = (
         title="Table 4: architecture 1 on MNIST",
         summary="eight rows of activation and dropout over several seeds, in both readings of the dense layer's width",
         quick="2 min",
-        full="5 h",
+        full="4 h",
         module="isrlu.paper.mnist.table4",
     ),
     Experiment(
@@ -70,7 +70,7 @@ EXPERIMENTS = (
         title="Table 5: architecture 2 on MNIST",
         summary="ISRLU and ELU in the deeper network over several seeds",
         quick="3 min",
-        full="9 h",
+        full="6 h",
         module="isrlu.paper.mnist.table5",
     ),
     Experiment(
@@ -78,7 +78,7 @@ EXPERIMENTS = (
         title="Beyond the paper: do fast approximations learn as well?",
         summary="ISRLU by the hardware estimate and by the bit trick against full precision, on the same seeds",
         quick="25 s",
-        full="1 h",
+        full="50 min",
         module="isrlu.paper.mnist.approx",
     ),
     Experiment(
@@ -86,7 +86,7 @@ EXPERIMENTS = (
         title="Beyond the paper: does a learned alpha help?",
         summary="one learned alpha per layer against fixed ones, on the same seeds",
         quick="15 s",
-        full="40 min",
+        full="25 min",
         module="isrlu.paper.mnist.alpha",
     ),
     Experiment(

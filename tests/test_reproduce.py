@@ -130,7 +130,7 @@ def test_killed_at_random_moments_it_goes_on(cli: Cli):
             break
     assert process.returncode == 0 and kills > 0
     assert [row[2] for row in json.loads(cli.result.read_text())["result"]["tables"][0]["rows"]] == [0, 1, 2, 3, 4, 5]
-    assert not list(cli.out.rglob("*.tmp"))
+    assert not list(cli.out.rglob("*.part"))
 
 
 def test_interrupt_keeps_what_is_finished(cli: Cli):

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import http.client
-import os
 import shutil
 import subprocess
 import tarfile
@@ -15,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from isrlu._errors import UserError
+from isrlu._files import replacing
 from isrlu.data._dataset import MNIST
 
 MIRRORS = (
@@ -52,13 +52,8 @@ def save(path: Path, content: bytes, digest: str) -> None:
     if hashlib.sha256(content).hexdigest() != digest:
         raise UserError(f"wrong SHA-256 of {path.name}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-        try:
-            beside.write_bytes(content)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        with replacing(path, shared=True) as file:
+            file.write(content)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
 

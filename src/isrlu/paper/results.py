@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from isrlu._errors import UserError
+from isrlu._files import replacing
 from isrlu.paper.experiment import Result
 
 FORMAT = 1
@@ -140,19 +141,8 @@ class Store:
 
 def write(path: Path, content: bytes) -> Path:
     """Write beside, then rename: `path` is never seen half-written."""
-    beside = path.with_name(path.name + ".tmp")
-    with _storing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(beside, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
-            raise
+    with _storing(path), replacing(path) as file:
+        file.write(content)
     return path
 
 

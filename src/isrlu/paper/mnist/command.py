@@ -76,7 +76,7 @@ def _try_to_write(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        beside = path.with_name(f"{path.name}.tmp")
+        beside = path.with_name(f"{path.name}.part")
         beside.touch()
         beside.unlink()
     except OSError as error:

@@ -1,7 +1,6 @@
 """A run's state after an epoch, or a look at the test, in one file that is whole or absent."""
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,6 +8,7 @@ import torch
 from torch import nn
 
 from isrlu._errors import UserError
+from isrlu._files import replacing
 from isrlu.paper.runs.spec import RunSpec
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ def save_checkpoint(
     step: int,
     history: object,
 ) -> None:
-    """Write beside, then rename: `path` holds this epoch's state or the one before, never half of one."""
+    """`path` holds this epoch's state or the one before, never half of one."""
     state = {
         "spec": spec.to_json(),
         "network": network.state_dict(),
@@ -32,17 +32,9 @@ def save_checkpoint(
         "step": step,
         "history": dataclasses.asdict(history),  # type: ignore[call-overload]
     }
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(beside, "wb") as file:
-                torch.save(state, file)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        with replacing(path, shared=True) as file:
+            torch.save(state, file)
     except (OSError, RuntimeError) as error:  # torch's writer turns a full disk into a RuntimeError
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise UserError(f"cannot write the checkpoint {path}: {reason}; what was before it is kept") from None

@@ -78,7 +78,7 @@ EXPERIMENTS = (
         title="Beyond the paper: do fast approximations learn as well?",
         summary="ISRLU by the hardware estimate and by the bit trick against full precision, on the same seeds",
         quick="25 s",
-        full="50 min",
+        full="30 min",
         module="isrlu.paper.mnist.approx",
     ),
     Experiment(

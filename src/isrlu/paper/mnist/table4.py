@@ -64,6 +64,12 @@ def rows(full: bool, width: int) -> list[Row]:
     ]
 
 
+def fixed_alpha(full: bool, alpha: float) -> Spec:
+    """ISRLU at pkeep 0.4, which other experiments compare with; in the tutorial's width where there are both."""
+    specs = (row.spec for row in rows(full, WIDTHS[full][-1]))
+    return next(each for each in specs if (each.activation, each.alpha, each.pkeep) == ("isrlu", alpha, 0.4))
+
+
 def _by_width(full: bool) -> dict[int, list[Row]]:
     return {width: rows(full, width) for width in WIDTHS[full]}
 

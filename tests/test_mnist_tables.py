@@ -252,6 +252,13 @@ def test_missing_rows_give_no_verdict() -> None:
     assert "9 runs of the grid are not there yet" in notes and "diverged, the loss is nan at step 7" in notes
 
 
+def test_one_missing_run_gives_no_verdict() -> None:
+    found = imagined(table4.rows(True, 200))
+    runs = dict(list(found.runs.items())[1:])
+    claims = table4._claims(dataclasses.replace(found, runs=runs))
+    assert {each.verdict for each in claims} == {"not run"} and "1 of the 40 runs are missing" in claims[0].reason
+
+
 def test_epochs_to_99() -> None:
     rows = table4.rows(True, 1176)
     found = imagined(rows, lambda spec: {"accuracy": 99.5 if spec.seed else 98.0})

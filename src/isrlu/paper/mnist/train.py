@@ -26,6 +26,7 @@ from isrlu.paper.runs.checkpoint import load_checkpoint, save_checkpoint
 from isrlu.paper.runs.work import Diverged, seed_of
 
 LOSS_EVERY = 100  # steps that one point of the training loss is the mean of
+TEST_BATCH = 100  # images at a time through the test set: more do not fit the caches
 TRACKED = 1000  # test images over which each hidden unit's activation is averaged
 
 
@@ -149,7 +150,7 @@ class _Run:
         """Loss and accuracy over the whole test set."""
         images, labels = self.arrays.test
         self.network.eval()
-        logits = torch.cat([self.network(chunk) for chunk in images.split(self.batch)])  # which caches hold
+        logits = torch.cat([self.network(chunk) for chunk in images.split(TEST_BATCH)])
         self.network.train()
         loss = F.cross_entropy(logits, labels).item()
         self._check("test loss", loss)

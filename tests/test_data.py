@@ -76,15 +76,39 @@ def test_a_truncated_file_is_named(tmp_path: Path, files: dict[str, bytes], pack
         data.load(folder)
 
 
-def test_a_wrong_checksum_in_the_folder_is_named(tmp_path: Path, files: dict[str, bytes]) -> None:
-    folder = put(tmp_path / "sums", files)
-    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_wrong_checksum_in_the_folder_is_named(tmp_path: Path, files: dict[str, bytes], packed: bool) -> None:
+    """As `sha256sum *` in the folder writes it, and in capitals as others do."""
+    folder = put(tmp_path / "sums", files, packed=packed)
+    sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest().upper() for path in folder.iterdir()}
     (folder / "SHA256SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))
     data.load(folder)
-    wrong = {**sums, NAMES[2]: "0" * 64}
-    (folder / "SHA256SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in wrong.items()))
-    with pytest.raises(UserError, match=f"{NAMES[2]} is damaged: its SHA-256"):
+    name = sorted(sums)[2]
+    (folder / "SHA256SUMS").write_text(f"{'0' * 64} *{name}\n")
+    with pytest.raises(UserError, match=f"{name} is damaged: its SHA-256"):
         data.load(folder)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_sum_of_an_unpacked_file_holds_for_the_packed_one(
+    tmp_path: Path, files: dict[str, bytes], packed: bool
+) -> None:
+    folder = put(tmp_path / "sums", files, packed=packed)
+    (folder / "SHA256SUMS").write_text(f"{hashlib.sha256(files[NAMES[1]]).hexdigest()}  {NAMES[1]}\n")
+    data.load(folder)
+    (folder / "SHA256SUMS").write_text(f"{'0' * 64}  {NAMES[1]}\n")
+    with pytest.raises(UserError, match=f"{NAMES[1]}.* is damaged: its SHA-256"):
+        data.load(folder)
+
+
+def test_every_cut_of_a_file_is_found() -> None:
+    content = idx(np.zeros((2, 3, 3), np.uint8))
+    for size in range(len(content)):
+        with pytest.raises(UserError, match="is truncated or damaged|is not an IDX file"):
+            _dataset.parse_idx(content[:size], "images")
+    for odd in (b"\0\0\x08\0", b"\0\0\x08\0\x07", b"\0\0\x08\x02" + b"\xff" * 8 + b"\x07"):
+        with pytest.raises(UserError, match="is truncated or damaged"):
+            _dataset.parse_idx(odd, "images")
 
 
 @pytest.mark.parametrize(
@@ -261,6 +285,18 @@ def test_a_full_or_forbidden_folder_is_one_line(tmp_path: Path, served: dict[str
     (tmp_path / "file").write_text("in the way")
     with mirror(served, whole) as url, pytest.raises(UserError, match=r"cannot write .*Not a directory"):
         _fetch.fetch(tmp_path / "file" / "mnist", mirrors=[url], npm=False)
+
+
+def test_a_cache_that_cannot_be_written_does_not_become_digits(
+    tmp_path: Path, served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setattr(_find, "cache_folder", lambda: tmp_path / "file" / "mnist")
+    monkeypatch.delenv("ISRLU_DATA", raising=False)
+    with mirror(served, whole) as url:
+        monkeypatch.setattr(_fetch.fetch, "__kwdefaults__", {**_fetch.fetch.__kwdefaults__, "mirrors": [url]})
+        with pytest.raises(UserError, match=r"^cannot write .*: give a folder with --data or ISRLU_DATA$"):
+            data.find_or_digits()
 
 
 def test_the_command_fetches_and_says_where(

@@ -318,6 +318,16 @@ def test_results_from_stored_runs(tmp_path: Path, module, rows, monkeypatch: pyt
     assert not module.is_current({}, context)
 
 
+def test_a_result_on_digits_for_want_of_mnist_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study.data, "at_hand", lambda folder: folder)
+    stored = dataclasses.replace(imagined(table5.rows(True)), identity="digits")
+    stored = dataclasses.replace(stored, runs={spec.hash: made_up(spec) for spec in stored.specs()})
+    assert stored.complete
+    for folder, current in (("digits", True), (None, False)):
+        context = Context(Folder(Path("x-full")), full=True, options={"seeds": 5, "data": folder})
+        assert table5.is_current(stored.environment, context) is current
+
+
 def test_an_empty_shard_is_no_failure(tmp_path: Path) -> None:
     options = {"data": "digits", "shard": "9/9"}
     result = table5.run(Context(Folder(tmp_path / "x-quick"), options=options))

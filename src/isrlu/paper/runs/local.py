@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from isrlu import environment
+from isrlu.paper.runs.checkpoint import CannotSave
 from isrlu.paper.runs.spec import RunSpec
 from isrlu.paper.runs.store import Run
 from isrlu.paper.runs.work import TRIES, Progress, become_worker, execute, lost
@@ -32,7 +33,7 @@ class LocalEngine:
         self.workers = workers or max(1, environment.threads() // threads)
 
     def run(self, specs: Sequence[RunSpec], tell: Callable[[Progress], None]) -> Iterator[Run]:
-        """Yield each run as it ends."""
+        """Yield each run as it ends; raises CannotSave."""
         waiting, tries = deque(specs), Counter[str]()
         workers = [_Worker(self) for _ in range(min(self.workers, len(specs)))]
         try:
@@ -49,6 +50,8 @@ class LocalEngine:
                         tell(message)
                     elif isinstance(message, Run):
                         yield message
+                    elif isinstance(message, CannotSave):
+                        raise message
                     else:
                         tries[spec.hash] += 1
                         if tries[spec.hash] < TRIES:
@@ -67,7 +70,8 @@ class _Worker:
         self.connection, theirs = _CONTEXT.Pipe()
         arguments = (theirs, engine.source, engine.checkpoints, engine.threads)
         self.process: BaseProcess = _CONTEXT.Process(target=_serve, args=arguments, daemon=True)
-        self.process.start()
+        with _deaf_to_interrupts():
+            self.process.start()
         theirs.close()
         self.spec: RunSpec | None = None
         self.dead = False
@@ -77,7 +81,7 @@ class _Worker:
         with contextlib.suppress(OSError):  # it is gone: `receive` will say so
             self.connection.send(spec)
 
-    def receive(self) -> tuple[RunSpec, Progress | Run | str]:
+    def receive(self) -> tuple[RunSpec, Progress | Run | CannotSave | str]:
         """The run that it is at, and what it sent, or, where it died, how."""
         spec = self.spec
         assert spec is not None, "only a worker that is at a run is listened to"
@@ -100,7 +104,6 @@ class _Worker:
 
 
 def _serve(connection: Connection, source: str, checkpoints: Path, threads: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to handle
     threading.Thread(target=_die_with_parent, daemon=True).start()
     from isrlu.data import load
     from isrlu.paper.runs.arrays import Arrays
@@ -112,7 +115,23 @@ def _serve(connection: Connection, source: str, checkpoints: Path, threads: int)
             spec = connection.recv()
         except EOFError:
             return
-        connection.send(execute(spec, arrays, checkpoints, connection.send))
+        try:
+            connection.send(execute(spec, arrays, checkpoints, connection.send))
+        except CannotSave as error:
+            connection.send(error)
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes that are started here never hear Ctrl-C: it is the coordinator's to handle."""
+    if not hasattr(signal, "pthread_sigmask"):  # not POSIX
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _die_with_parent() -> None:

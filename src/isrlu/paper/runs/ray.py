@@ -7,11 +7,13 @@ Elsewhere a run whose node died starts anew, which gives the same result.
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from isrlu import environment
 from isrlu._errors import UserError
 from isrlu.data import load
+from isrlu.paper.runs.checkpoint import CannotSave
 from isrlu.paper.runs.spec import RunSpec
 from isrlu.paper.runs.store import Run
-from isrlu.paper.runs.work import TRIES, Progress, become_worker, execute, lost
+from isrlu.paper.runs.work import TRIES, Progress, become_worker, execute, lost, reason_of
 
 try:
     import ray
@@ -26,7 +28,8 @@ class RayEngine:
         self.source, self.checkpoints, self.address, self.threads = source, checkpoints, address, threads
 
     def run(self, specs: Sequence[RunSpec], tell: Callable[[Progress], None]) -> Iterator[Run]:
-        """Yield each run as it ends; Ray's dashboard shows the ones at work."""
+        """Yield each run as it ends; Ray's dashboard shows the ones at work. Raises CannotSave."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)  # a node that shares it sees it
         started = not ray.is_initialized()
         if started:
             try:
@@ -42,6 +45,10 @@ class RayEngine:
                 spec = pending.pop(finished)
                 try:
                     yield ray.get(finished)
+                except ray.exceptions.RayTaskError as error:
+                    if isinstance(error.cause, CannotSave):
+                        raise error.cause from None
+                    yield Run(spec, "crashed", reason_of(error.cause), environment=environment.capture())
                 except ray.exceptions.RayError as error:
                     yield lost(spec, f"its worker died ({type(error).__name__})")
         finally:
@@ -53,4 +60,4 @@ def _task(spec: RunSpec, data: object, checkpoints: Path, threads: int) -> Run:
     from isrlu.paper.runs.arrays import Arrays
 
     become_worker(threads)
-    return execute(spec, Arrays(data), checkpoints)  # type: ignore[arg-type]
+    return execute(spec, Arrays(data), checkpoints if checkpoints.is_dir() else None)  # type: ignore[arg-type]

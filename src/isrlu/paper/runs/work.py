@@ -12,7 +12,9 @@ import numpy as np
 import torch
 
 from isrlu import environment
+from isrlu._errors import UserError
 from isrlu.paper.runs.arrays import Arrays
+from isrlu.paper.runs.checkpoint import CannotSave
 from isrlu.paper.runs.spec import RunSpec
 from isrlu.paper.runs.store import Run
 
@@ -56,22 +58,35 @@ def keep_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, -1)
 
 
-def execute(spec: RunSpec, arrays: Arrays, checkpoints: Path, tell: Callable[[Progress], None] = lambda _: None) -> Run:
-    """Train `spec`, from its checkpoint if there is one; a run that diverges or fails is returned as such."""
+def execute(
+    spec: RunSpec, arrays: Arrays, checkpoints: Path | None, tell: Callable[[Progress], None] = lambda _: None
+) -> Run:
+    """Train `spec`, from its checkpoint if there is one; a run that diverges or fails is returned as such.
+
+    Raises CannotSave; without a folder of checkpoints none is kept.
+    """
     trainer = importlib.import_module(spec.trainer)
 
     def watch(*seen: Any) -> None:
         tell(Progress(spec, *trainer.progress(spec, *seen)))
 
     captured = {**environment.capture(), "threads": torch.get_num_threads()}
+    checkpoint = checkpoint_path(checkpoints, spec) if checkpoints else None
     try:
-        history = trainer.train(spec, arrays, checkpoint=checkpoint_path(checkpoints, spec), watch=watch)
+        history = trainer.train(spec, arrays, checkpoint=checkpoint, watch=watch)
     except Diverged as error:
         return Run(spec, "diverged", str(error), {"history": dataclasses.asdict(error.history)}, captured)
+    except CannotSave:
+        raise
     except Exception as error:  # one run that fails must not stop the others
-        name = "" if type(error).__name__ == "UserError" else f"{type(error).__name__}: "
-        return Run(spec, "crashed", name + str(error).partition("\n")[0], environment=captured)
+        return Run(spec, "crashed", reason_of(error), environment=captured)
     return Run(spec, "done", "", {**trainer.summary(history), "history": dataclasses.asdict(history)}, captured)
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a run failed, in one line."""
+    name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+    return name + str(error).partition("\n")[0]
 
 
 def seed_of(*parts: int) -> int:

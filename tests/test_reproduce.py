@@ -1,6 +1,7 @@
 """`isrlu reproduce`: what is done stays done whatever happens, and every mishap is one clear line."""
 
 import errno
+import fcntl
 import functools
 import json
 import os
@@ -93,6 +94,14 @@ def test_done_is_not_done_again_unless_asked(cli: Cli):
     assert cli.computed() == [] and cli.result.read_bytes() == before
     assert cli.run("reproduce", "toy", "--again").returncode == 0
     assert len(cli.computed()) == 6
+
+
+def test_the_old_result_stays_until_there_is_a_new_one(cli: Cli):
+    cli.run("reproduce", "toy")
+    before = cli.result.read_bytes()
+    assert cli.run("reproduce", "toy", "--again", TOY_FAILS="1").returncode == 1
+    assert cli.result.read_bytes() == before and len(cli.computed()) == 12
+    assert "done toy" in cli.run("reproduce", "toy").stdout
 
 
 def test_full_preset_is_a_result_of_its_own(cli: Cli):
@@ -265,6 +274,15 @@ def _limit_files(size: int) -> None:
         signal.SIGXFSZ, signal.SIG_IGN
     )  # the write then fails with EFBIG, as it fails with ENOSPC on a full disk
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def test_a_file_system_without_locks_is_used_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with Store(tmp_path).exclusive():
+        pass
 
 
 def test_two_at_once_are_refused(cli: Cli):

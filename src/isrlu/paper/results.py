@@ -68,10 +68,11 @@ class Folder:
         write_json(path, {"part": compute()})
         return read_json(path)["part"]  # the same types on the first run as on a resumed one
 
-    def clear(self) -> None:
+    def forget_parts(self) -> None:
+        """What `remember` stored; a result stays until there is a new one."""
         with _storing(self.path):
-            if self.path.exists():
-                shutil.rmtree(self.path)
+            if (self.path / "parts").exists():
+                shutil.rmtree(self.path / "parts")
 
 
 class Store:
@@ -201,3 +202,5 @@ def _lock(descriptor: int) -> bool:
         return True
     except BlockingIOError:
         return False
+    except OSError:  # a file system without locks
+        return True

@@ -66,9 +66,9 @@ def _run(
 ) -> None:
     folder = store.folder(entry.name, preset)
     if again:
-        folder.clear()
+        folder.forget_parts()
     try:
-        record = store.load(entry.name, preset)
+        record = None if again else store.load(entry.name, preset)
     except Damaged as error:
         store.warn(f"{error}; {entry.name} runs again")
         record = None

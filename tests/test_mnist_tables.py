@@ -175,6 +175,21 @@ def test_pure_noise_confirms_no_advantage() -> None:
     assert learning == relu == "does not"
 
 
+def test_the_best_of_seven_rows_is_better_by_chance() -> None:
+    """One row is above the named one by what is significant (p = 0.03) for a pair that was chosen before."""
+    rows = table4.rows(True, 200)
+
+    def numbers(spec: Spec) -> dict[str, float]:
+        above = {0: 0.0, 3: 0.1 * (0.5, 1.5, 0.2, 1.9, 0.9)[spec.seed]}
+        place = next(place for place, row in enumerate(rows) if dataclasses.replace(row.spec, seed=spec.seed) == spec)
+        return {"accuracy": 99.1 + above.get(place, (0.1, -0.1, 0.1, -0.1, 0.0)[spec.seed])}
+
+    found = imagined(rows, numbers)
+    alone = stats.paired(*(found.values(rows[place], "best_accuracy") for place in (0, 3)))
+    assert alone.significant
+    assert table4._best(found).verdict == "undecided"
+
+
 def test_one_seed_leaves_comparisons_undecided() -> None:
     found = table4._claims(imagined(table4.rows(True, 200), seeds=1))
     assert [each.verdict for each in found] == ["undecided"] * 3 + ["holds", "does not"]

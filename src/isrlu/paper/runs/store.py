@@ -43,7 +43,7 @@ _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS runs (
     hash TEXT PRIMARY KEY, spec TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL,
     result TEXT NOT NULL, environment TEXT NOT NULL, finished TEXT NOT NULL
-) STRICT;
+);
 DROP VIEW IF EXISTS summary;
 CREATE VIEW summary AS SELECT hash, status, reason, finished,
     {", ".join(f"json_extract(spec, '$.{name}') AS {name}" for name in _SPEC)},

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -120,9 +121,9 @@ def test_it_learns(arrays: Arrays) -> None:
 def test_what_is_noted(arrays: Arrays) -> None:
     seen: list[int] = []
     spec = dataclasses.replace(SMALL, evaluations=3)
-    history = train(spec, arrays, watch=lambda epoch, _, rate: seen.append(epoch))
+    history = train(spec, arrays, watch=lambda history, rate: seen.append(history.train_steps[-1]))
     assert history.steps_per_epoch == 3
-    assert history.test_steps == list(range(1, 10)) and len(seen) == 9 and seen[-1] == 3
+    assert history.test_steps == seen == list(range(1, 10))
     assert history.unit_epochs == [0, 1, 2, 3]
     assert [len(layers) for layers in history.unit_mean + history.unit_median] == [4] * 8
     assert all(value >= 0.0 for layers in history.unit_mean for value in layers), "ReLU has no negative outputs"
@@ -130,6 +131,16 @@ def test_what_is_noted(arrays: Arrays) -> None:
     numbers = training.summary(history)
     assert numbers["best_accuracy"] == max(history.test_accuracy)
     assert numbers["final_loss"] == 100 * history.test_loss[-1]
+
+
+def test_progress_between_the_looks(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "LOSS_EVERY", 1)
+    seen: list[tuple[float, str]] = []
+    spec = dataclasses.replace(SMALL, epochs=2)
+    train(spec, arrays, watch=lambda history, rate: seen.append(training.progress(spec, history, rate)[::2]))
+    assert [share for share, _ in seen] == pytest.approx([step / 6 for step in range(1, 7)])
+    assert [text.partition(",")[0] for _, text in seen[1:4]] == ["epoch 0.67/2", "epoch 1/2", "epoch 1.33/2"]
+    assert "test" not in seen[1][1] and seen[2][1].endswith("%"), "the first look is at the first epoch's end"
 
 
 def test_mean_activation_is_that_of_the_units(arrays: Arrays) -> None:
@@ -170,7 +181,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
     spec = dataclasses.replace(SMALL, activation=activation, evaluations=2)
     path = tmp_path / "run.pt"
 
-    def stop(epoch: int, history: History, rate: float) -> None:
+    def stop(history: History, rate: float) -> None:
         if len(history.test_steps) == stop_at:
             raise Stop
 
@@ -179,9 +190,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
     assert path.exists() == (stop_at > 2), "a checkpoint is written at an epoch's end"
     torch.manual_seed(123)  # whatever happened to the global generator in between
     seen: list[int] = []
-    resumed = train(
-        spec, arrays, checkpoint=path, watch=lambda epoch, history, rate: seen.append(history.test_steps[-1])
-    )
+    resumed = train(spec, arrays, checkpoint=path, watch=lambda history, rate: seen.append(history.test_steps[-1]))
     whole_epochs = 2 * ((stop_at - 1) // 2)  # looks at the test set that the checkpoint holds
     assert seen == resumed.test_steps[whole_epochs:], "what the checkpoint holds is not trained again"
     assert same(resumed, train(spec, arrays))
@@ -200,6 +209,8 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, arrays: Arrays) -> None:
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(UserError, match=r"run\.pt is damaged .*: delete it to start this run anew"):
         train(SMALL, arrays, checkpoint=path)
+    with pytest.raises(UserError, match=r"cannot read the checkpoint .*: Is a directory"):
+        train(SMALL, arrays, checkpoint=tmp_path)
 
 
 def test_other_data_is_refused(arrays: Arrays) -> None:
@@ -211,6 +222,9 @@ def test_divergence_is_told_with_its_step(arrays: Arrays) -> None:
     with pytest.raises(Diverged, match=r"is (nan|-?inf) at step") as caught:
         train(dataclasses.replace(SMALL, activation="elu", alpha=1e38), arrays)
     assert caught.value.history.unit_epochs == [] and caught.value.history.train_loss == []
+    with pytest.raises(Diverged, match="the alpha is inf at step 0") as caught:
+        train(dataclasses.replace(SMALL, activation="isrlu", alpha=1e39, learnable=True), arrays)
+    assert caught.value.history.alphas == []
 
 
 # The command
@@ -228,8 +242,10 @@ TRAIN = ("train", "--data", "digits", "--activation", "relu", "--width", "16", "
 def test_command_writes_the_result(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     board, result = tmp_path / "board", tmp_path / "run.json"
-    done = isrlu(*TRAIN, "--json", str(result), "--tensorboard", str(board))
+    terminal = {**os.environ, "FORCE_COLOR": "1"}
+    done = isrlu(*TRAIN, "--json", str(result), "--tensorboard", str(board), env=terminal)
     assert done.returncode == 0, done.stderr
+    assert "starts" in done.stdout, "the live line"
     assert "epoch 2/2, loss" in done.stdout and "images/s" in done.stdout and "not MNIST" in done.stdout
     record = json.loads(result.read_text())
     assert record["status"] == "done" and record["environment"]["threads"] == 1
@@ -244,6 +260,11 @@ def test_command_writes_the_result(tmp_path: Path) -> None:
         (("--pkeep", "0"), "isrlu: pkeep is the probability of keeping a unit, in (0, 1], got 0.0"),
         (("--activation", "swish"), "isrlu: unknown activation 'swish': known are isrlu, elu, relu"),
         (("--data", "/no/such/folder"), "isrlu: no such data folder: /no/such/folder"),
+        (("--checkpoint", "/"), "isrlu: cannot write /: Is a directory: give another place with --checkpoint"),
+        (
+            ("--tensorboard", "/dev/null"),
+            "isrlu: cannot write /dev/null/events: File exists: give another place with --tensorboard",
+        ),
     ],
 )
 def test_command_tells_mistakes_in_one_line(arguments: tuple[str, ...], message: str) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from isrlu import data as datasets
 from isrlu import environment
 from isrlu._errors import UserError
@@ -31,8 +33,10 @@ def train_one(
     from isrlu.paper.runs.work import Diverged, keep_memory
 
     Spec.from_json(options)  # a mistake is told before any data is fetched
-    if output:
-        _try_to_write(output)
+    events = tensorboard / "events" if tensorboard else None
+    for path, option in ((output, "--json"), (checkpoint, "--checkpoint"), (events, "--tensorboard")):
+        if path:
+            _try_to_write(path, option)
     source, reason = datasets.find_or_digits(data)
     loaded = datasets.load(source)
     spec = Spec.from_json({**options, "data": loaded.identity})
@@ -45,13 +49,20 @@ def train_one(
         print(f"{spec.label}, seed {spec.seed}, run {spec.hash}, {loaded.title}, {ranks.count} x {used} threads")
     board = _board(tensorboard if ranks.first else None)
 
-    def watch(epoch: int, history: History, rate: float) -> None:
-        print(f"{progress(spec, epoch, history, rate)[2]}, {rate:,.0f} images/s", flush=True)
-        board(history)
+    console = Console(quiet=not ranks.first, highlight=False, soft_wrap=True)
+    live = console.status("starts", refresh_per_second=2)  # on a terminal alone
+
+    def watch(history: History, rate: float) -> None:
+        line = f"{progress(spec, history, rate)[2]}, {rate:,.0f} images/s"
+        live.update(line)
+        if history.train_steps[-1:] == history.test_steps[-1:]:
+            console.print(line)
+            board(history)
 
     status = {"status": "done", "reason": ""}
     try:
-        history = train(spec, Arrays(loaded), checkpoint=checkpoint, watch=watch)
+        with live:
+            history = train(spec, Arrays(loaded), checkpoint=checkpoint, watch=watch)
         numbers = summary(history)
     except Diverged as error:
         history, numbers, status = error.history, {}, {"status": "diverged", "reason": str(error)}
@@ -70,7 +81,7 @@ def train_one(
     return 0 if numbers else 1
 
 
-def _try_to_write(path: Path) -> None:
+def _try_to_write(path: Path, option: str) -> None:
     """Fail now rather than after hours of training."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,9 +89,9 @@ def _try_to_write(path: Path) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         beside = path.with_name(f"{path.name}.part")
         beside.touch()
-        beside.unlink()
+        beside.unlink(missing_ok=True)  # under torchrun the others try, too
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}: give another file with --json") from None
+        raise UserError(f"cannot write {path}: {error.strerror}: give another place with {option}") from None
 
 
 def _board(folder: Path | None) -> Callable[[Any], None]:

@@ -18,7 +18,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that evaluates, writes and talks."""
+        """Whether this is the process that writes and talks."""
         return self.rank == 0
 
     def share(self, batch: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class History:
     seconds: float = 0.0  # of training and evaluation, over all sittings
 
 
-Watch = Callable[[int, History, float], None]  # called after each look at the test set: epoch, so far, images/s
+Watch = Callable[[History, float], None]  # called after each point of the training loss: so far, images/s
 
 
 def train(spec: Spec, arrays: Arrays, *, checkpoint: Path | None = None, watch: Watch | None = None) -> History:
@@ -116,18 +116,19 @@ class _Run:
             mine = self.ranks.share(batch)
             losses.append(self._train_step(images[mine], labels[mine]))
             steps += 1
-            if self.step % LOSS_EVERY == 0 or number in looks:
-                self._note_loss(losses)
+            if self.step % LOSS_EVERY and number not in looks:
+                continue
+            self._note_loss(losses)
+            rate = steps * self.batch / (time.perf_counter() - start)
             if number in looks:
-                taken = time.perf_counter() - start
                 self._test()
                 if number == len(batches):
                     self.epoch += 1
                     self.track()
                 self.history.seconds += time.perf_counter() - start
-                if watch and self.ranks.first:
-                    watch(self.epoch, self.history, steps * self.batch / taken)
                 start, steps = time.perf_counter(), 0
+            if watch and self.ranks.first:
+                watch(self.history, rate)
 
     def _train_step(self, images: Tensor, labels: Tensor) -> Tensor:
         self.optimiser.param_groups[0]["lr"] = learning_rate(self.step)
@@ -174,7 +175,9 @@ class _Run:
         self.history.unit_mean.append([each.mean().item() for each in units])
         self.history.unit_median.append([statistics.median(each.tolist()) for each in units])
         if self.spec.learnable:
-            self.history.alphas.append([_alpha(each) for each in self.network if hasattr(each, "alpha")])
+            alphas = [_alpha(each) for each in self.network if hasattr(each, "alpha")]
+            self._check("alpha", sum(alphas))
+            self.history.alphas.append(alphas)
 
 
 def summary(history: History) -> dict[str, Any]:
@@ -187,10 +190,13 @@ def summary(history: History) -> dict[str, Any]:
     }
 
 
-def progress(spec: Spec, epoch: int, history: History, rate: float) -> tuple[float, float, str]:
+def progress(spec: Spec, history: History, rate: float) -> tuple[float, float, str]:
     """How far a run is, of what `watch` was told."""
-    loss, accuracy = history.train_loss[-1], history.test_accuracy[-1]
-    return epoch / spec.epochs, rate, f"epoch {epoch}/{spec.epochs}, loss {loss:.4f}, test {accuracy:.2f} %"
+    step, steps = history.train_steps[-1], spec.epochs * history.steps_per_epoch
+    epoch = round(step / history.steps_per_epoch, 2)
+    test = f", test {history.test_accuracy[-1]:.2f} %" if history.test_accuracy else ""
+    share = step / min(steps, spec.steps or steps)
+    return share, rate, f"epoch {epoch:g}/{spec.epochs}, loss {history.train_loss[-1]:.4f}{test}"
 
 
 def _alpha(module: nn.Module) -> float:

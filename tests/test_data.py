@@ -104,7 +104,7 @@ def test_the_sum_of_an_unpacked_file_holds_for_the_packed_one(
 def test_every_cut_of_a_file_is_found() -> None:
     content = idx(np.zeros((2, 3, 3), np.uint8))
     for size in range(len(content)):
-        with pytest.raises(UserError, match="is truncated or damaged|is not an IDX file"):
+        with pytest.raises(UserError, match=r"is truncated or damaged|is not an IDX file"):
             _dataset.parse_idx(content[:size], "images")
     for odd in (b"\0\0\x08\0", b"\0\0\x08\0\x07", b"\0\0\x08\x02" + b"\xff" * 8 + b"\x07"):
         with pytest.raises(UserError, match="is truncated or damaged"):

@@ -25,6 +25,7 @@ import toy_experiment
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
+ALL = registry.EXPERIMENTS
 WIDTHS = {"phone": 390, "desktop": 1400}
 
 
@@ -105,6 +106,12 @@ def test_needs_no_network(results: Path):
     assert "@import" not in html and "url(http" not in html and "fetch(" not in html
 
 
+def test_ids_are_unique_with_every_experiment_of_the_registry():
+    ids = re.findall(r'\sid="([^"]+)"', build.render([build.Section(entry, None, None, {}) for entry in ALL]))
+    assert {entry.name for entry in ALL} <= set(ids)
+    assert len(ids) == len(set(ids))
+
+
 def test_every_table_figure_and_claim_is_there(page, results: Path):
     store = Store(results)
     records = [store.load(name, "quick") for name in ("figure1", "figure2", "toy")]
@@ -149,7 +156,7 @@ def test_what_was_not_run_says_so(page):
 
 @pytest.mark.parametrize(("position", "alpha"), [(100, 0.1), (200, 1.0), (300, 10.0), (400, 100.0), (248, 3.02)])
 def test_explorer_follows_alpha(page, position: int, alpha: float):
-    move(page, "alpha", position)
+    move(page, "alpha-slider", position)
     assert float(text(page, "#alpha-value")) == alpha
     assert text(page, "#saturation") == f"−{1 / math.sqrt(alpha):.4f}"
     for x, y in curve(page):
@@ -160,13 +167,13 @@ def test_explorer_follows_alpha(page, position: int, alpha: float):
 
 
 def test_explorer_at_alpha_zero_is_linear(page):
-    move(page, "alpha", 0)
+    move(page, "alpha-slider", 0)
     assert text(page, "#saturation") == "never (linear)"
     assert all(y == pytest.approx(max(x, -4), abs=0.02) for x, y in curve(page))
 
 
 def test_explorer_follows_x_and_the_function(page):
-    move(page, "alpha", 200)
+    move(page, "alpha-slider", 200)
     move(page, "x", 2)
     assert (text(page, "#value"), text(page, "#slope")) == ("2.0000", "1.0000")
     page.execute_script("document.querySelector('input[value=isru]').click()")
@@ -179,7 +186,7 @@ def test_explorer_works_from_the_keyboard(page):
     from selenium.webdriver.common.keys import Keys
 
     before = find(page, "#curve")[0].get_attribute("d")
-    find(page, "#alpha")[0].send_keys(Keys.ARROW_RIGHT * 5)
+    find(page, "#alpha-slider")[0].send_keys(Keys.ARROW_RIGHT * 5)
     assert find(page, "#curve")[0].get_attribute("d") != before
 
 

@@ -4,6 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure as MplFigure
+from matplotlib.typing import ColorType
 
 from isrlu.paper import curves, style
 from isrlu.paper.experiment import Claim, Column, Context, Figure, Result, Table, claim
@@ -90,7 +91,9 @@ def _family(context: Context) -> Figure:
     made, axes = _panel("The α family, from linear to ReLU", "f(x)")
     x = np.concatenate([LEFT, RIGHT])
     for place, alpha in enumerate(FAMILY):
-        colour = _between(BLUE, VERMILLION, place / (len(FAMILY) - 1))
+        share = place / (len(FAMILY) - 1)
+        blend = _between(BLUE, VERMILLION, share)
+        colour = _between(blend, "white", 0.15) if 0 < share < 1 else blend  # to stand out on a dark page too
         axes.plot(x, curves.isrlu(x, alpha), color=colour, linewidth=1.8)
         at = max(LEFT[0] + 0.1, _reaches(alpha, -2.3))  # beside the left edge, or where the curve leaves the panel
         height = float(curves.isrlu(np.array([at]), alpha)[0])
@@ -108,7 +111,7 @@ def _family(context: Context) -> Figure:
     )
 
 
-def _between(start: str, end: str, share: float) -> tuple[float, ...]:
+def _between(start: ColorType, end: ColorType, share: float) -> tuple[float, ...]:
     return tuple((1 - share) * np.array(to_rgb(start)) + share * np.array(to_rgb(end)))
 
 

@@ -17,6 +17,7 @@ NAME = "report.html"
 # own shade in dark and in light.
 SHADES = {
     "#24292f": "currentColor",
+    "#ffffff": "var(--card)",
     "#0072b2": "var(--blue)",
     "#d55e00": "var(--vermillion)",
     "#009e73": "var(--green)",

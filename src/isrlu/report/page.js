@@ -62,7 +62,7 @@
   const peerName = add("text", { class: "name p", x: 12, y: 78 });
 
   // α: 0 at the left end, then 0.01 to 100 in even steps of its logarithm
-  const alpha = () => { const t = Number($("alpha").value); return t === 0 ? 0 : Number(Math.pow(10, t / 100 - 2).toPrecision(3)); };
+  const alpha = () => { const t = Number($("alpha-slider").value); return t === 0 ? 0 : Number(Math.pow(10, t / 100 - 2).toPrecision(3)); };
   const show = (value, digits = 4) => (Object.is(value, -0) ? 0 : value).toFixed(digits).replace("-", "−");
   const chosen = () => document.querySelector("input[name=function]:checked").value;
 
@@ -93,7 +93,7 @@
     peerName.textContent = boxes.length ? `–·–  ${boxes.join(", ")}` : "";
     $("plot-text").textContent = `${title} with alpha ${a} and its derivative; it saturates at ${saturation}`;
     $("alpha-value").textContent = String(a);
-    $("alpha").setAttribute("aria-valuetext", `alpha ${a}`);
+    $("alpha-slider").setAttribute("aria-valuetext", `alpha ${a}`);
     $("x-value").textContent = show(x, 2);
     $("saturation").textContent = saturation;
     $("value").textContent = show(f(x, a));

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from isrlu._errors import UserError, lacking
+from isrlu._files import try_to_write
 
 try:
     import rich
@@ -56,6 +57,9 @@ def accuracy(
     from isrlu import accuracy
     from isrlu.bench import show
 
+    for path, option in ((markdown, "--markdown"), (json, "--json")):
+        if path:
+            try_to_write(path, option)
     with show.progress("every float32" if not quick else "a sample of float32") as advance:
         found = accuracy.run(show.instruction_sets(simd), quick=quick, progress=advance)
     if markdown:
@@ -245,16 +249,14 @@ def reproduce(
     if listing:
         show.listing(console, registry.select(names or []))
         return
+    options = {"seeds": seeds, "engine": engine, "shard": shard, "data": data}
+    if (engine, shard, data) != ("local", None, None):
+        from isrlu.paper.runs import study
+
+        study.check_options(options)
+    errors = Console(stderr=True)
     raise typer.Exit(
-        runner.reproduce(
-            names or [],
-            out,
-            full=full,
-            again=again,
-            console=console,
-            errors=Console(stderr=True),
-            options={"seeds": seeds, "engine": engine, "shard": shard, "data": data},
-        )
+        runner.reproduce(names or [], out, full=full, again=again, console=console, errors=errors, options=options)
     )
 
 

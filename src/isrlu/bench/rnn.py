@@ -36,10 +36,6 @@ class LayerRow:
     spread: float
     speedup: float
 
-    @property
-    def tokens_per_second(self) -> float:
-        return self.batch / self.seconds
-
 
 @dataclass(frozen=True)
 class GatesRow:

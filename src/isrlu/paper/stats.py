@@ -86,6 +86,21 @@ def better(each: Difference, margin: float) -> bool | None:
     return None if each.value + each.half >= margin else False
 
 
+def no_worse(each: Difference, margin: float) -> bool | None:
+    """Whether the first lies behind by less than `margin`, by its confidence interval; None where seeds can't tell.
+
+    >>> no_worse(Difference(-0.1, 0.1, 0.5, 5), 0.3), no_worse(Difference(-0.1, 0.3, 0.5, 5), 0.3)
+    (True, None)
+    >>> no_worse(Difference(-0.5, 0.1, 0.01, 5), 0.3)
+    False
+    """
+    if each.half is None:
+        return None
+    if each.value - each.half > -margin:
+        return True
+    return False if each.value + each.half < -margin else None
+
+
 def alike(differences: Sequence[Difference], margin: float) -> bool | None:
     """Whether none differs: True where all confidence intervals lie within `margin`, None where seeds can't tell.
 

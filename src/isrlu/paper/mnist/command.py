@@ -1,8 +1,6 @@
 """`isrlu train`: one run with a live line."""
 
 import dataclasses
-import errno
-import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +11,7 @@ from rich.console import Console
 from isrlu import data as datasets
 from isrlu import environment
 from isrlu._errors import UserError
+from isrlu._files import try_to_write
 from isrlu.paper import results
 from isrlu.paper.mnist.spec import Spec
 
@@ -36,7 +35,7 @@ def train_one(
     events = tensorboard / "events" if tensorboard else None
     for path, option in ((output, "--json"), (checkpoint, "--checkpoint"), (events, "--tensorboard")):
         if path:
-            _try_to_write(path, option)
+            try_to_write(path, option)
     source, reason = datasets.find_or_digits(data)
     loaded = datasets.load(source)
     spec = Spec.from_json({**options, "data": loaded.identity})
@@ -79,19 +78,6 @@ def train_one(
             record = {"spec": spec.to_json(), **status, **numbers, "history": dataclasses.asdict(history)}
             results.write_json(output, {**record, "data": loaded.title, "environment": captured})
     return 0 if numbers else 1
-
-
-def _try_to_write(path: Path, option: str) -> None:
-    """Fail now rather than after hours of training."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        beside = path.with_name(f"{path.name}.part")
-        beside.touch()
-        beside.unlink(missing_ok=True)  # under torchrun the others try, too
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}: give another place with {option}") from None
 
 
 def _board(folder: Path | None) -> Callable[[Any], None]:

@@ -125,10 +125,10 @@ def _learning(found: Study) -> Claim:
         f"ReLU at the same dropout; significantly lower in {lower} of {len(pairs)} comparisons."
     )
     if any(each.p is None for each in differences):
-        return claim("table4.learning", None, here, tables.CANT_TELL)
+        return claim("table4.learning", None, here, study.CANT_TELL)
     if max(ratios) > MUCH:
         return claim("table4.learning", False, here, f"Much more rapidly would be {MUCH} times or less in all of them.")
-    return claim("table4.learning", True if lower == len(pairs) else None, here, tables.CANT_TELL)
+    return claim("table4.learning", True if lower == len(pairs) else None, here, study.CANT_TELL)
 
 
 def _best(found: Study) -> Claim:
@@ -153,7 +153,7 @@ def _relu(found: Study) -> Claim:
     difference = stats.paired(by_seed("isrlu"), by_seed("relu"))
     here = f"ISRLU's accuracy is {difference} points from ReLU's, mean over alpha and dropout, paired by seed."
     better = stats.better(difference, tables.MARGIN)
-    return claim("table4.relu", better, here, tables.CANT_TELL if better is None else "No better here.")
+    return claim("table4.relu", better, here, study.CANT_TELL if better is None else "No better here.")
 
 
 def _activation(found: Study) -> Claim:

@@ -8,11 +8,10 @@ from isrlu.paper import numbers, stats
 from isrlu.paper.experiment import Cell, Claim, Column, Table, claim
 from isrlu.paper.mnist.spec import Spec
 from isrlu.paper.runs.store import Run
-from isrlu.paper.runs.study import Row, Study
+from isrlu.paper.runs.study import CANT_TELL, Row, Study
 
 NEAR = 0.25  # percentage points of accuracy that a mean may be from the paper's number
 MARGIN = 0.1  # points of accuracy that count as a difference, where none has been found
-CANT_TELL = "The seeds can't tell: give more with --seeds."
 
 
 def accuracy(study: Study, caption: str) -> Table:

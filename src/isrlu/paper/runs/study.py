@@ -17,6 +17,7 @@ from isrlu.paper.runs.work import Progress
 
 S = TypeVar("S", bound=RunSpec)
 FOLDER, STORE = "runs", "runs.sqlite"
+CANT_TELL = "The seeds can't tell: give more with --seeds."
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,15 @@ class Study:
     def digest(self) -> str:
         """Of all the grid's hashes: another one where a row, a seed or the data is another."""
         return hashlib.sha256(" ".join(spec.hash for spec in self.specs()).encode()).hexdigest()[:16]
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise UserError for a mistake in what `carry_out` will take, before anything runs."""
+    make_engine(options.get("engine") or "local", "", Path())
+    if options.get("shard"):
+        shard([], options["shard"])
+    if options.get("data"):
+        data.load(options["data"])
 
 
 def carry_out(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:

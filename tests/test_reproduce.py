@@ -96,6 +96,28 @@ def test_done_is_not_done_again_unless_asked(cli: Cli):
     assert len(cli.computed()) == 6
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--engine", "slurm", "unknown engine 'slurm': known are local, ray, ray:ADDRESS"),
+        ("--shard", "3/2", "a shard is i/n with 1 <= i <= n, got '3/2'"),
+        ("--data", "/no/such/folder", "no such data folder: /no/such/folder"),
+    ],
+)
+def test_a_mistyped_option_is_told_before_anything_runs(cli: Cli, option: str, value: str, message: str):
+    process = cli.run("reproduce", option, value)
+    assert one_line(process) == f"isrlu: {message}" and process.returncode == 2
+    assert cli.computed() == [] and not cli.out.exists()
+
+
+def test_finished_parts_go_with_the_result(cli: Cli):
+    """A later run measures anew rather than give old numbers a new date."""
+    cli.run("reproduce", "toy", TOY_FAILS="1")
+    assert list((cli.out / "toy-quick" / "parts").iterdir())
+    cli.run("reproduce", "toy")
+    assert cli.result.exists() and not (cli.out / "toy-quick" / "parts").exists()
+
+
 def test_the_old_result_stays_until_there_is_a_new_one(cli: Cli):
     cli.run("reproduce", "toy")
     before = cli.result.read_bytes()

@@ -69,7 +69,7 @@ class Folder:
         return read_json(path)["part"]  # the same types on the first run as on a resumed one
 
     def forget_parts(self) -> None:
-        """What `remember` stored; a result stays until there is a new one."""
+        """Remove what `remember` stored: the next run measures anew."""
         with _storing(self.path):
             if (self.path / "parts").exists():
                 shutil.rmtree(self.path / "parts")
@@ -110,7 +110,7 @@ class Store:
         data = {**vars(record), "result": record.result.to_json()}
         write_json(folder.path / "result.json", {"format": FORMAT, **data})
         (folder.path / "failure.json").unlink(missing_ok=True)
-        shutil.rmtree(folder.path / "scratch", ignore_errors=True)
+        folder.forget_parts()
 
     def save_failure(self, experiment: str, preset: str, reason: str, traceback: str) -> None:
         path = self.folder(experiment, preset).path / "failure.json"

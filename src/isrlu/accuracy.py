@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -87,8 +88,6 @@ def _merge(row: Finding, count: int, max_ulps: float, worst_input: float, correc
 
 def small(simd: str, dtype: str) -> list[Finding]:
     """Every number of a 16-bit type, method full."""
-    import ml_dtypes
-
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
     x = np.arange(2**16, dtype=np.uint16).view(kind)
     with np.errstate(invalid="ignore"):  # ml_dtypes asks its NaN whether they are

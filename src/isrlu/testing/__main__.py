@@ -13,11 +13,13 @@ import os
 import subprocess
 import sys
 
+from isrlu._errors import lacking
 from isrlu.testing._bounds import BOUNDS, judged
 from isrlu.testing._frameworks import EVALUATORS, evaluate, questions
 from isrlu.testing._ulps import ulp_error
 from isrlu.testing._vectors import DTYPES, FUNCTIONS, QUANTITIES
 
+MISSING = 3  # exit code of a process whose framework is not installed
 Errors = dict[str, dict[str, dict[str, float]]]  # function -> dtype -> quantity -> largest error in ulps
 
 
@@ -35,12 +37,18 @@ def measure(framework: str) -> Errors:
 
 
 def measure_apart(framework: str) -> Errors:
-    """The largest errors of one framework, in a process of its own with the right Keras backend and 64 bits in JAX."""
+    """The largest errors of one framework, in a process of its own with the right Keras backend and 64 bits in JAX.
+
+    Empty where it is not installed, which the process tells on standard error.
+    """
     environment = os.environ | {"JAX_ENABLE_X64": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     if framework.startswith("keras-"):
         environment["KERAS_BACKEND"] = framework.removeprefix("keras-")
     command = [sys.executable, "-m", "isrlu.testing", "--here", framework]
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, env=environment, check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode == MISSING:
+        return {}
+    done.check_returncode()
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -67,10 +75,16 @@ def main() -> None:
     if unknown := set(arguments.frameworks) - set(EVALUATORS):
         parser.error(f"unknown framework {', '.join(sorted(unknown))}: known are {', '.join(EVALUATORS)}")
     if arguments.here:
-        print(json.dumps(measure(*arguments.frameworks)))
+        try:
+            print(json.dumps(measure(*arguments.frameworks)))
+        except ModuleNotFoundError as error:
+            print(f"isrlu: {arguments.frameworks[0]} is left out: {lacking(error)}", file=sys.stderr)
+            sys.exit(MISSING)
         return
-    errors = {framework: measure_apart(framework) for framework in arguments.frameworks or EVALUATORS}
+    found = {framework: measure_apart(framework) for framework in arguments.frameworks or EVALUATORS}
+    errors = {framework: each for framework, each in found.items() if each}
     print(json.dumps(errors, indent=1) if arguments.json else table(errors))
+    sys.exit(0 if len(errors) == len(found) else MISSING)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The error bounds that the docs publish and the tests enforce: ulps per framework, method, dtype and quantity."""
+"""The error bounds on the test vectors that the tests enforce: ulps per framework, method, dtype and quantity."""
 
 from dataclasses import dataclass
 from typing import Any

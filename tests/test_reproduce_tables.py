@@ -103,7 +103,7 @@ def test_table3_shows_cache_and_memory_and_both_advantages(tmp_path: Path):
 def test_accuracy_rows(tmp_path: Path):
     (table,) = run("accuracy", tmp_path).tables
     best = {row[1]: row[2 + len(SIMDS)] for row in table.rows}
-    assert best["approx"] > 11.4, "x86 promises 1.5 * 2^-12"
+    assert best["approx"] > (7.9 if SIMDS[-1] == "neon" else 11.4), "ARM has 8 bits, x86 promises 1.5 * 2^-12"
     assert best["kinney"] == pytest.approx(-np.log2(0.00175), abs=0.02)
     assert best["approx"] < best["newton1"] < best["newton2"] + 0.1
     assert best["full"] > 23 and best["ieee"] > 23

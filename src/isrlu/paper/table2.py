@@ -12,6 +12,7 @@ from isrlu.bench.kernels import Contender, job, placed
 from isrlu.bench.timer import Sample, ratio
 from isrlu.environment import cpu_name
 from isrlu.paper import mkl, numbers, speed
+from isrlu.paper.accuracy import WORDS
 from isrlu.paper.experiment import Cell, Claim, Column, Context, Result, Table, claim
 
 SIZE = 2048  # 8 KiB in, 8 KiB out: the first-level cache, where Intel measures too
@@ -100,15 +101,6 @@ def _table(samples: dict[str, Sample], simds: list[str], best: str, *, mkl: bool
 
 
 def _methods(samples: dict[str, Sample], best: str) -> Table:
-    words = {
-        "approx": "the hardware's estimate",
-        "newton1": "estimate and one Newton step",
-        "newton2": "estimate and two Newton steps",
-        "full": "this project's default",
-        "ieee": "square root and division",
-        "kinney": "bit trick and one Newton step (section 3.2)",
-        "table": "table look-up",
-    }
     columns = [
         Column("way to 1/sqrt(x)"),
         Column("method"),
@@ -121,7 +113,7 @@ def _methods(samples: dict[str, Sample], best: str) -> Table:
     for method in METHODS:
         name = f"{method} {best}"
         ratios = [ratio(samples, f"{slow} {best}", name) for slow in ("Exp", "Tanh")]
-        rows.append([words[method], method, speed.cycles(samples, name, SIZE), 100 * samples[name].spread, *ratios])
+        rows.append([WORDS[method], method, speed.cycles(samples, name, SIZE), 100 * samples[name].spread, *ratios])
     return Table(f"Beyond the paper: the ways to the inverse square root on {best}", columns, rows)
 
 

@@ -172,7 +172,7 @@ void layer_backward(int kernel, std::size_t steps, std::size_t batch, std::size_
     const nb::gil_scoped_release release;
     const Chosen k = chosen(kernel);
     const Weights of_state = state_weights(k, w_hh, hidden, true);
-    Scratch scratch(of_state.bytes() + batch * hidden * k.size);
+    Scratch scratch(of_state.bytes() + Scratch::rounded(batch * hidden * k.size));
     const States states(h0, c0, batch * hidden * k.size, scratch);
     const Layer layer{steps, batch, hidden, static_cast<const std::int64_t*>(pointer(sizes)), reverse, w_hh ? of_state.packed(scratch) : nullptr, states.h0, states.c0};
     const LayerBackward call{layer, pointer(gates), pointer(y), pointer(cells), pointer(grad_y), pointer(slopes), pointer(dh), pointer(dc)};

@@ -181,14 +181,43 @@ def test_bfloat16_is_float32_rounded(mode) -> None:
 
 
 @both
-def test_inference_keeps_nothing(mode) -> None:
+def test_inference_keeps_nothing(mode, monkeypatch) -> None:
     module = LAYERS[mode](6, 19)
     x = torch.randn(9, 3, 6)
+    kept, forward = [], _rnn_native._forward
+
+    def watched(*arguments, keep):
+        kept.append(keep)
+        return forward(*arguments, keep=keep)
+
+    monkeypatch.setattr(_rnn_native, "_forward", watched)
     trained = module(x)
     with torch.inference_mode():
         inferred = module(x)
-    assert not inferred[0].requires_grad
+    assert kept == [True, False] and not inferred[0].requires_grad
     assert torch.equal(inferred[0], trained[0])
+
+
+@both
+def test_a_default_device_does_not_reach_the_kernels(mode) -> None:
+    module = LAYERS[mode](6, 8)
+    packed = pack_sequence([torch.randn(n, 6) for n in (4, 2, 1)])
+    expected = torch.autograd.grad(module(packed)[0].data.sum(), list(module.parameters()))
+    with torch.device("meta"):
+        found = torch.autograd.grad(module(packed)[0].data.sum(), list(module.parameters()))
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
+
+
+@both
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_batched_gradients(mode, sizes) -> None:
+    function = call(_rnn_native.layer, mode, "isru", sizes, reverse=False)
+    given = tuple(tensors(mode, sizes))
+    one, all_at_once = (
+        torch.autograd.functional.jacobian(function, given, vectorize=vectorize) for vectorize in (False, True)
+    )
+    torch.testing.assert_close(all_at_once, one)
 
 
 @both

@@ -91,6 +91,7 @@ class _Recurrent(_Gated):
                 f"{len(data)} rows, got {sizes}; make it with pack_padded_sequence or pack_sequence"
             )
         if hx is not None:
+            hx = self._packed(self._unpacked(hx))
             hx = self._unpacked(self.permute_hidden(hx, sorted_indices))
         self._check(data, hx, batch_sizes)
         data, states = self._layers(data, sizes, hx)

@@ -29,6 +29,7 @@ class How(NamedTuple):
     gates: str
     sizes: Sequence[int]
     reverse: bool
+    lengths: Tensor | None  # the sizes for the kernels, where they change
 
 
 def takes(data: Tensor, states: States | None, weights: Weights) -> bool:
@@ -53,7 +54,8 @@ def layer(
         wide_states = states and tuple(s.float() for s in states)
         y, last = layer(mode, gates, data.float(), sizes, wide_states, wide, reverse)
         return y.bfloat16(), tuple(state.bfloat16() for state in last)
-    how = How(mode, gates, sizes, reverse)
+    lengths = None if sizes[-1] == sizes[0] else torch.tensor(sizes, dtype=torch.int64, device="cpu")
+    how = How(mode, gates, sizes, reverse, lengths)
     if torch.is_grad_enabled():
         tensors = (data, *(states or (None,) * STATES[mode]), *weights[:4])
         if any(tensor is not None and tensor.requires_grad for tensor in tensors):
@@ -77,7 +79,8 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         kept, tensors = ctx.saved_tensors[: ctx.kept], ctx.saved_tensors[ctx.kept :]
-        differentiate = _by_formula if torch.is_grad_enabled() else _by_kernels
+        plain = all(grad is None or grad.numel() == 0 or _native.takes(grad) for grad in grads)
+        differentiate = _by_kernels if plain and not torch.is_grad_enabled() else _by_formula
         return None, *differentiate(ctx.how, kept, tensors, grads)
 
 
@@ -174,11 +177,11 @@ def _add_product(grad_h: Tensor, mode: str, slopes: Tensor, w_hh: Tensor) -> Non
 
 def _state_weight(how: How, slopes: Tensor, y: Tensor, h0: Tensor | None = None) -> Tensor:
     """Slopes' product with the state before each step, which is the output of the step before, or h_0."""
-    _, _, sizes, reverse = how
+    sizes, reverse = how.sizes, how.reverse
     batch = sizes[0]
     if sizes[-1] != batch:
         before = torch.cat([y.new_zeros(batch, y.shape[1]) if h0 is None else h0, y])
-        return slopes.t() @ before[_rows_before(tuple(sizes), reverse)]
+        return slopes.t() @ before[_rows_before(sizes, reverse)]
     later, before = (slopes[:-batch], y[batch:]) if reverse else (slopes[batch:], y[:-batch])
     first = slopes[-batch:] if reverse else slopes[:batch]
     if len(sizes) == 1 and h0 is not None:
@@ -188,25 +191,24 @@ def _state_weight(how: How, slopes: Tensor, y: Tensor, h0: Tensor | None = None)
 
 
 def _by_formula(how: How, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor | None, ...]:
-    """The same, itself differentiable: through the formula in torch ops."""
-    mode, gates, sizes, reverse = how
+    """The same through the formula in torch ops: itself differentiable, and for gradients that are no plain tensors."""
+    create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         tensors = [t if t is None or t.requires_grad else t.detach().requires_grad_() for t in tensors]
         data, states, weights = _parted(tensors)
-        y, last = _rnn_formula.layer(mode, gates, data, sizes, states, weights, reverse)
+        y, last = _rnn_formula.layer(how.mode, how.gates, data, how.sizes, states, weights, how.reverse)
         outputs, given = zip(*((o, g) for o, g in zip((y, *last), grads, strict=True) if g is not None), strict=True)
         inputs = [t for t in tensors if t is not None]
-        found = iter(torch.autograd.grad(outputs, inputs, given, create_graph=True, allow_unused=True))
+        found = iter(torch.autograd.grad(outputs, inputs, given, create_graph=create_graph, allow_unused=True))
     return tuple(None if t is None else next(found) for t in tensors)
 
 
 def _where(how: How, w_hh: Tensor, states: Sequence[Tensor]) -> tuple[Any, ...]:
     """What both kernels are told first: the kind of layer, its extents, W_hh and the initial states, if any."""
-    mode, gates, sizes, reverse = how
-    kernel = _kernel(mode, gates, w_hh.dtype)
-    changing = 0 if sizes[-1] == sizes[0] else _tensor(tuple(sizes)).data_ptr()
+    extents = len(how.sizes), how.sizes[0], w_hh.shape[1]
     state_addresses = _address(*states[:1]), _address(*states[1:])
-    return kernel, len(sizes), sizes[0], w_hh.shape[1], changing, reverse, w_hh.data_ptr(), *state_addresses
+    kernel = _kernel(how.mode, how.gates, w_hh.dtype)
+    return kernel, *extents, _address(how.lengths), how.reverse, w_hh.data_ptr(), *state_addresses
 
 
 def _address(tensor: Tensor | None = None) -> int:
@@ -216,11 +218,6 @@ def _address(tensor: Tensor | None = None) -> int:
 @functools.cache
 def _kernel(mode: str, gates: str, dtype: torch.dtype) -> int:
     return _core.layer_kernel(mode, gates, DTYPES[dtype])
-
-
-@functools.lru_cache(maxsize=16)
-def _tensor(sizes: tuple[int, ...]) -> Tensor:
-    return torch.tensor(sizes, dtype=torch.int64)
 
 
 def _offsets(sizes: Sequence[int]) -> list[int]:
@@ -236,4 +233,4 @@ def _rows_before(sizes: Sequence[int], reverse: bool) -> Tensor:
         before = t + 1 if reverse else t - 1
         known = 0 if before < 0 or before > last else min(size, sizes[before])
         rows += [batch + offsets[before] + b if b < known else b for b in range(size)]
-    return torch.tensor(rows)
+    return torch.tensor(rows, device="cpu")

@@ -41,7 +41,7 @@ constexpr std::uint8_t code_float = 2, code_bfloat = 4;
 // What isrlu.torch hands over. The references are kept for the life of the process, as PyTorch's own are.
 struct Torch {
     PyObject *tensor, *parameter;  // classes
-    PyObject *empty_like, *is_grad_enabled, *dispatch_modes, *tracing_state;  // functions
+    PyObject *empty_like, *is_grad_enabled, *dispatch_modes, *tracing_state, *transforms;  // functions
     PyObject* with_gradient;  // with_gradient(x, function, alpha, method, inplace): the autograd function
     PyObject* forward_ad;  // namespace of torch.autograd.forward_ad
     PyObject *requires_grad, *is_leaf, *is_view, *current_level;  // interned names
@@ -215,7 +215,7 @@ PyObject* fast_forward(PyObject*, PyObject* const* args, Py_ssize_t count)
     if (count != 5 || !look(args[0], in) || in.n < 2 || !how.parse(args + 1) || observed()) Py_RETURN_NONE;
     const int required = ask(args[0], torch.requires_grad), wanted = required == 1 ? ask(torch.is_grad_enabled) : required;
     if (wanted == 0 && args[4] == Py_False) return compute(args[0], in, how, false);
-    if (wanted == 1 && (args[4] == Py_False || (args[4] == Py_True && may_be_overwritten(args[0]))))
+    if (wanted == 1 && ask(torch.transforms) == 0 && (args[4] == Py_False || (args[4] == Py_True && may_be_overwritten(args[0]))))
         return PyObject_Vectorcall(torch.with_gradient, args, 5, nullptr);
     Py_RETURN_NONE;
 }
@@ -252,18 +252,18 @@ PyObject* plain(PyObject*, PyObject* const* args, Py_ssize_t count)
         if (args[i] == Py_None) continue;
         if (!look(args[i], next) || next.type != first.type || next.n < 2 || !contiguous(next.t)) Py_RETURN_FALSE;
     }
-    return PyBool_FromLong(!observed());
+    return PyBool_FromLong(!observed() && ask(torch.transforms) == 0);
 }
 
 void connect_torch(nb::object tensor, nb::object parameter, nb::object empty_like, nb::object is_grad_enabled, nb::object dispatch_modes,
-                   nb::object tracing_state, nb::object with_gradient, nb::dict forward_ad, nb::object exchange)
+                   nb::object tracing_state, nb::object transforms, nb::object with_gradient, nb::dict forward_ad, nb::object exchange)
 {
     const auto* table = static_cast<const ExchangeTable*>(PyCapsule_GetPointer(exchange.ptr(), "dlpack_exchange_api"));
     if (!table) throw nb::python_error();
     while (table && table->major != 1) table = table->older;
     if (!table || !table->describe) throw std::runtime_error("this PyTorch's DLPack exchange table has no version 1");
     torch = {tensor.release().ptr(), parameter.release().ptr(), empty_like.release().ptr(), is_grad_enabled.release().ptr(),
-             dispatch_modes.release().ptr(), tracing_state.release().ptr(), with_gradient.release().ptr(), forward_ad.release().ptr(),
+             dispatch_modes.release().ptr(), tracing_state.release().ptr(), transforms.release().ptr(), with_gradient.release().ptr(), forward_ad.release().ptr(),
              PyUnicode_InternFromString("requires_grad"), PyUnicode_InternFromString("is_leaf"), PyUnicode_InternFromString("_is_view"),
              PyUnicode_InternFromString("_current_level"), table->describe};
 }

@@ -83,6 +83,36 @@ def test_a_constant_inside_of_a_transform() -> None:
     torch.testing.assert_close(slope, it.isrlu(constant))
 
 
+@pytest.mark.parametrize("inplace", (False, True))
+def test_a_parameter_inside_of_a_transform(inplace: bool) -> None:
+    """A tensor with a gradient of its own that the transformed function closes over."""
+    parameter = torch.tensor([-1.0, 2.0], requires_grad=True)
+    expected = it.isrlu(parameter).detach()
+
+    def weighed(x: Tensor) -> Tensor:
+        return (x * it.isrlu(parameter * 1, inplace=inplace)).sum()
+
+    torch.testing.assert_close(torch.func.grad(weighed)(torch.ones(2)), expected)
+    torch.testing.assert_close(torch.func.vmap(weighed)(torch.eye(2)), expected, check_stride=False)
+
+
+@pytest.mark.parametrize("unpacked", (lambda x: torch.stack([x, x], -1)[..., 0], lambda x: x[:1].expand(3, 4)))
+def test_what_hooks_make_of_saved_tensors(unpacked) -> None:
+    x = points(12).view(3, 4)[:1].repeat(3, 1).detach().requires_grad_()
+    (expected,) = torch.autograd.grad(it.isrlu(x).sum(), x)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, unpacked):
+        y = it.isrlu(x)
+    (slope,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(slope, expected)
+
+
+def test_a_default_device_does_not_reach_the_kernels() -> None:
+    x, alpha = points(6).view(2, 3).detach().requires_grad_(), torch.ones(3, dtype=torch.float64, requires_grad=True)
+    expected = torch.autograd.grad(it.isrlu(x, alpha).sum(), (x, alpha))
+    with torch.device("meta"):
+        torch.testing.assert_close(torch.autograd.grad(it.isrlu(x, alpha).sum(), (x, alpha)), expected)
+
+
 @pytest.mark.parametrize("vectorize", (False, True))
 def test_jacobian(vectorize: bool) -> None:
     x = points(4)
@@ -96,6 +126,8 @@ def test_backward_takes_the_method_too(method: str) -> None:
     (slope,) = torch.autograd.grad(it.isrlu(x, 2.0, method=method).sum(), x)
     (expected,) = torch.autograd.grad(_formula.isrlu(x, 2.0).sum(), x)
     torch.testing.assert_close(slope, expected, rtol=2e-3, atol=0)
+    (full,) = torch.autograd.grad(it.isrlu(x, 2.0).sum(), x)
+    assert not torch.equal(slope, full)
 
 
 def test_gradient_of_another_layout_than_the_input() -> None:

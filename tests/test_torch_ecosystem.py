@@ -209,6 +209,29 @@ def test_swap_of_a_shared_module() -> None:
     assert model["a"] is model["b"][0] and type(model["a"]) is it.ISRLU
 
 
+def test_swap_in_a_transformer_whose_inference_is_fused() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation=nn.ReLU(), batch_first=True)
+    model = nn.TransformerEncoder(layer, 2).eval()
+    x = torch.randn(3, 5, 8)
+    with torch.no_grad():
+        before = model(x)
+    assert list(it.swap(model, {nn.ReLU: it.ISRLU})) == ["layers.0.activation", "layers.1.activation"]
+    expected = model(x)  # with a gradient the layers go step by step
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), expected)
+    assert not torch.allclose(expected, before, atol=1e-3)
+
+
+@pytest.mark.parametrize("module", [it.ISRLU(2.0), it.ISRU(learnable=True), it.ISRUSigmoid(method="approx")], ids=repr)
+def test_fx_traces_it(module: nn.Module) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), module)
+    traced = torch.fx.symbolic_trace(model)
+    assert any(node.op == "call_function" and "isr" in node.name for node in traced.graph.nodes)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(traced(x), model(x))
+
+
 def test_swap_says_that_it_found_nothing() -> None:
     with pytest.warns(UserWarning, match=r"nothing swapped: no ReLU or ELU among the modules \(Linear, Sequential\)"):
         assert it.swap(nn.Sequential(nn.Linear(1, 1)), {nn.ReLU: it.ISRLU, nn.ELU: it.ISRLU}) == {}

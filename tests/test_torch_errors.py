@@ -11,6 +11,16 @@ import isrlu.torch as it
 X = torch.tensor([[-1.0, 2.0]])
 
 BAD_CALLS = {
+    "sparse": (
+        lambda: it.isrlu(X.to_sparse()),
+        TypeError,
+        "x must be a dense tensor, got one of layout torch.sparse_coo: give x.to_dense()",
+    ),
+    "integer alpha beyond all floats": (
+        lambda: it.isrlu(X, 10**400),
+        ValueError,
+        f"alpha must be a finite number >= 0, got {10**400}",
+    ),
     "list": (lambda: it.isrlu([1.0]), TypeError, "x must be a torch.Tensor, got list"),
     "integer": (
         lambda: it.isrlu(torch.tensor([1, 2])),

@@ -20,7 +20,10 @@ def check_alpha(alpha: Any) -> float:
     """
     if isinstance(alpha, (bool, complex, str, bytes)) or not hasattr(alpha, "__float__"):
         raise TypeError(f"alpha must be a real number or an array of them, got {alpha!r}")
-    value = float(alpha)
+    try:
+        value = float(alpha)
+    except OverflowError:  # a Python integer beyond all floats
+        value = math.inf
     if not 0.0 <= value < math.inf:  # also false for NaN
         raise ValueError(f"alpha must be a finite number >= 0, got {alpha!r}")
     return value

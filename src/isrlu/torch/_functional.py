@@ -1,17 +1,19 @@
 """`isrlu`, `isru`, `isru_sigmoid`: one call, two ways. Plain CPU tensors go to the kernels, all else to the formula."""
 
-import math
+import sys
 
 import torch
 from torch import Tensor
 from torch._C._functorch import get_dynamic_layer_stack_depth
 from torch.compiler import is_dynamo_compiling, is_exporting
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from isrlu import _core
 from isrlu._checks import check_alpha, check_method
 from isrlu.torch import _formula, _native, _traced
 
 FORMULAS = {"isrlu": _formula.isrlu, "isru": _formula.isru}
+LARGEST = sys.float_info.max
 _fast = _core.fast_forward
 
 
@@ -19,7 +21,7 @@ def isrlu(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method:
     """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0.
 
     Args:
-        x: float16, bfloat16, float32 or float64, of any shape, layout and device.
+        x: float16, bfloat16, float32 or float64, of any shape, strides and device.
         alpha: a number >= 0, or a tensor of one value or of one value per channel (dim 1 of x, as PReLU has it), whose
             values are taken as they are.
         inplace: write the result into x; a later backward needs the output alone.
@@ -61,6 +63,8 @@ def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tens
         y = _fast(x, "isru_sigmoid", 1.0, method, inplace)
         if y is not None:
             return y
+    if _is_foreign(x):
+        return handle_torch_function(isru_sigmoid, (x,), x, inplace=inplace, method=method)
     check_method(method)
     _check_input(x)
     if not is_dynamo_compiling() and _native.takes(x):
@@ -70,11 +74,13 @@ def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tens
 
 def _with_alpha(name: str, x: Tensor, alpha: float | Tensor, inplace: bool, method: str) -> Tensor:
     """The general way: check everything, then the kernels with autograd, or the formula."""
+    if _is_foreign(x):
+        return handle_torch_function(globals()[name], (x,), x, alpha, inplace=inplace, method=method)
     check_method(method)
     _check_input(x)
     if isinstance(alpha, Tensor):
         _check_alpha_tensor(alpha, x)
-    elif not (type(alpha) in (float, int) and 0.0 <= alpha < math.inf):  # first, as Dynamo can't trace check_alpha
+    elif not (type(alpha) in (float, int) and 0.0 <= alpha <= LARGEST):  # first, as Dynamo can't trace check_alpha
         alpha = check_alpha(alpha)
     if not is_dynamo_compiling() and _native.takes(x) and (not isinstance(alpha, Tensor) or _native.takes(alpha)):
         return _native.apply(name, x, alpha, inplace, method)
@@ -102,9 +108,16 @@ def _to_onnx() -> bool:
     return is_exporting() and not is_dynamo_compiling() and torch.onnx.is_in_onnx_export()
 
 
+def _is_foreign(x: Tensor) -> bool:
+    """Whether x is no tensor but stands for one, as torch.fx's proxies do."""
+    return not isinstance(x, Tensor) and has_torch_function_unary(x)
+
+
 def _check_input(x: Tensor) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
+    if x.layout is not torch.strided and x.layout is not torch.jagged:
+        raise TypeError(f"x must be a dense tensor, got one of layout {x.layout}: give x.to_dense()")
     if x.dtype not in _native.DTYPES:
         raise TypeError(f"x must be float16, bfloat16, float32 or float64, got {x.dtype}")
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from isrlu._checks import check_alpha, check_method
+from isrlu._checks import check_learnable_alpha, check_method
 from isrlu.torch import _functional
 
 
@@ -33,17 +33,13 @@ class _WithAlpha(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        value = check_alpha(alpha)
+        value = check_learnable_alpha(alpha, learnable, num_parameters)
         self.learnable = learnable
         self.inplace = inplace
         self.method = check_method(method)
         if learnable:
-            if isinstance(num_parameters, bool) or not isinstance(num_parameters, int) or num_parameters < 1:
-                raise ValueError(f"num_parameters must be a whole number >= 1, got {num_parameters!r}")
-            self.log_alpha = nn.Parameter(torch.full((num_parameters,), _log(value), device=device, dtype=dtype))
+            self.log_alpha = nn.Parameter(torch.full((num_parameters,), math.log(value), device=device, dtype=dtype))
         else:
-            if num_parameters != 1:
-                raise ValueError(f"num_parameters={num_parameters!r} needs learnable=True")
             self.register_parameter("log_alpha", None)
         self._fixed = value
 
@@ -59,10 +55,10 @@ class _WithAlpha(nn.Module):
 
     @alpha.setter
     def alpha(self, value: float) -> None:
-        number = check_alpha(value)
+        number = check_learnable_alpha(value, self.learnable)
         if self.learnable:
             with torch.no_grad():
-                self.log_alpha.fill_(_log(number))
+                self.log_alpha.fill_(math.log(number))
         self._fixed = number
 
     def extra_repr(self) -> str:
@@ -123,12 +119,6 @@ class ISRUSigmoid(nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(_common_repr(self))
-
-
-def _log(alpha: float) -> float:
-    if alpha == 0:
-        raise ValueError("a learnable alpha is positive: start it above 0")
-    return math.log(alpha)
 
 
 def _common_repr(module: Any) -> list[str]:

@@ -35,9 +35,8 @@ def connect() -> None:
             torch.is_grad_enabled,
             torch._C._len_torch_dispatch_stack,
             torch._C._get_tracing_state,
-            super(
-                torch.autograd.Function, InverseRootUnit
-            ).apply,  # without the look for function transforms: there are none
+            torch._C._functorch.peek_interpreter_stack,
+            super(torch.autograd.Function, InverseRootUnit).apply,  # transforms are looked for before
             vars(forward_ad),
             Tensor.__dlpack_c_exchange_api__,
         )
@@ -49,6 +48,7 @@ def takes(x: Tensor) -> bool:
         type(x) in (Tensor, Parameter)
         and x.is_cpu
         and x.layout is torch.strided
+        and not x.is_nested
         and torch._C._has_storage(x)
         and torch._C._functorch.peek_interpreter_stack() is None
         and forward_ad._current_level < 0
@@ -143,10 +143,12 @@ def _backward(
     from_output: bool,
 ) -> tuple[Tensor | None, ...]:
     """The gradients of x and alpha: by the kernels, or by the formula where they must be differentiable themselves."""
-    if torch.is_grad_enabled() or not takes(grad):
+    if torch.is_grad_enabled() or not (takes(grad) and takes(saved)):
         by_formula = _backward_from_output if from_output else _backward_from_input
         return by_formula(function, saved, alpha, grad, wanted)
     kernel = _kernel(function, saved.dtype, method)
+    if not _dense(saved):  # a hook on saved tensors made it so
+        saved = saved.clone()
     if grad.stride() != saved.stride():
         grad = torch.empty_like(saved).copy_(grad)
     grad_x = torch.empty_like(saved)
@@ -154,7 +156,7 @@ def _backward(
     if not isinstance(alpha, Tensor):
         _core.backward(kernel, *addresses, saved.numel(), alpha, from_output)
         return grad_x, None
-    grad_alpha = torch.zeros(alpha.shape, dtype=torch.float64) if wanted[1] else None
+    grad_alpha = alpha.new_zeros(alpha.shape, dtype=torch.float64) if wanted[1] else None
     address = 0 if grad_alpha is None else grad_alpha.data_ptr()
     _core.backward_channels(kernel, *addresses, *_extents(saved, alpha), alpha.data_ptr(), from_output, address)
     return grad_x, None if grad_alpha is None else grad_alpha.to(alpha.dtype)

@@ -46,7 +46,10 @@ def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> d
     made = {module: _make(replacements[type(module)], module) for module in dict.fromkeys(found.values())}
     for name, old in found.items():
         parent, _, attribute = name.rpartition(".")
-        setattr(model.get_submodule(parent), attribute, made[old])
+        owner = model.get_submodule(parent)
+        setattr(owner, attribute, made[old])
+        if hasattr(owner, "activation_relu_or_gelu"):  # nn.TransformerEncoderLayer's fused way knows only these two
+            owner.activation_relu_or_gelu = 0
     for old, new in made.items():
         _take_over(old, new)
     return found

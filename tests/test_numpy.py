@@ -135,7 +135,9 @@ def test_numeric_rules(dtype, method):
         assert np.isnan(inp.isrlu(np.array([np.nan, -np.nan], dtype), alpha, method=method)).all()
         assert np.isnan(inp.isrlu_grad(np.array([np.nan, -np.nan], dtype), alpha, method=method)).all()
         subnormal = np.array([-tiny, -tiny * dtype(3)], dtype)
-        assert inp.isrlu(subnormal, alpha, method=method) == pytest.approx(subnormal.astype(np.float64), rel=near)
+        assert inp.isrlu(subnormal, alpha, method=method) == pytest.approx(
+            subnormal.astype(np.float64), rel=near, abs=0
+        )
         assert inp.isrlu_grad(subnormal, alpha, method=method).astype(float) == pytest.approx(1, rel=3 * near)
     for alpha in (1e-3, 1.0, 3):
         saturated = inp.isrlu(np.array([-np.inf, -large], dtype), alpha, method=method).astype(float)
@@ -170,11 +172,37 @@ def test_odd_monotone_and_bounded():
     assert inp.isru_sigmoid(x) + inp.isru_sigmoid(-x) == pytest.approx(1, abs=2e-7)
 
 
+@pytest.mark.parametrize("function", [inp.isrlu, inp.isru_grad, inp.isru_sigmoid])
+def test_keywords_of_a_ufunc(function):
+    x = np.float32([-2, 0, 3])
+    expected, out = function(x), np.empty(3, np.float32)
+    assert function(x, out=(out,)) is out and (out == expected).all()
+    for dtype in (np.float16, np.float32, np.float64):
+        y = function(x, dtype=dtype)
+        assert y.dtype == dtype and y.astype(float) == pytest.approx(expected.astype(float), rel=2e-2)
+        assert function([-2, 0, 3], dtype=dtype).dtype == dtype
+    assert function(x, dtype=None).dtype == np.float32
+    with pytest.raises(TypeError, match="Cannot cast"):
+        function(np.arange(3), out=np.empty(3, np.int64))
+    with pytest.raises(TypeError, match=r"unexpected|invalid keyword"):
+        function(np.arange(3), nonsense=1)
+
+
+def test_arrays_of_other_libraries():
+    class Foreign:
+        dtype = "float32 of its own kind"
+
+        def __array__(self, dtype=None, copy=None):
+            return np.float32([-1.0, 2.0])
+
+    assert inp.isrlu(Foreign()).tolist() == inp.isrlu(np.float32([-1.0, 2.0])).tolist()
+
+
 def test_sigmoid_keeps_its_tail():
     x = -np.logspace(0, 18, 50)
     exact = 0.5 / ((1 + x**2 / 4) * (1 + np.abs(x) / np.sqrt(4 + x**2)))
-    assert inp.isru_sigmoid(x) == pytest.approx(exact, rel=1e-14)
-    assert inp.isru_sigmoid(x.astype(np.float32)) == pytest.approx(exact, rel=1e-6)
+    assert inp.isru_sigmoid(x) == pytest.approx(exact, rel=1e-14, abs=0)
+    assert inp.isru_sigmoid(x.astype(np.float32)) == pytest.approx(exact, rel=1e-6, abs=0)
     assert inp.isru_sigmoid(np.float32([-np.inf, np.inf])).tolist() == [0, 1]
 
 
@@ -182,7 +210,7 @@ def test_sigmoid_keeps_its_tail():
 def test_rsqrt(method):
     x = np.float32([0, 1e-45, 1e-40, 1, 4, 3e38, np.inf])
     error = {"approx": 4e-3, "newton1": 1e-4, "kinney": 1.76e-3, "table": 3e-4}.get(method, 3e-7)
-    assert inp.rsqrt(x[1:-1], method=method) == pytest.approx(x[1:-1].astype(float) ** -0.5, rel=error)
+    assert inp.rsqrt(x[1:-1], method=method) == pytest.approx(x[1:-1].astype(float) ** -0.5, rel=error, abs=0)
     assert inp.rsqrt(x[[0, -1]], method=method).tolist() == [np.inf, 0]
     assert np.isnan(inp.rsqrt(np.float32([-1, np.nan, -np.inf]), method=method)).all()
 

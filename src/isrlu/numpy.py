@@ -39,7 +39,7 @@ def _with_alpha(name: str, doc: str) -> Callable[..., Any]:
 
     def function(x: Any, alpha: Any = 1.0, *, out: Any = None, method: str = "full", **keywords: Any) -> Any:
         if type(x) is np.ndarray and x.dtype in _FLOATS and type(alpha) is float and 0.0 <= alpha < math.inf:
-            if not keywords and method in METHODS:
+            if not keywords and method in METHODS and (out is None or type(out) is np.ndarray):
                 return ufuncs[method](x, alpha, out)
         elif type(alpha) is not float or not 0.0 <= alpha < math.inf:
             alpha = _checked(alpha)
@@ -67,12 +67,14 @@ def _general(name: str, method: str, operands: tuple[Any, ...], out: Any, keywor
     """The ufunc on whatever NumPy makes an array of; a dtype that it has no loop for is told in plain words."""
     ufunc = _ufuncs[name][check_method(method)]
     x, *alpha = operands
-    dtype = getattr(x, "dtype", None)
-    if dtype is None:
+    if not isinstance(getattr(x, "dtype", None), np.dtype):  # a list, or another library's array
         x = np.asarray(x)
-        dtype = x.dtype
-    if dtype.kind in "biu":  # as np.sqrt promotes them; beside alpha, a Python float, NumPy would take float64 for all
-        x = x.astype(np.sqrt.resolve_dtypes((dtype, None))[1])
+    if x.dtype.kind in "biu":  # as np.sqrt promotes them; beside alpha, a float, NumPy would take float64 for all
+        x = x.astype(np.sqrt.resolve_dtypes((x.dtype, None))[1])
+    dtype = x.dtype
+    if alpha and keywords.get("dtype") is not None:  # alpha is not of that dtype: the loops of 16 bits take float32
+        wanted = np.dtype(keywords.pop("dtype"))
+        keywords["signature"] = (wanted, np.float64 if wanted == np.float64 else np.float32, wanted)
     try:
         return ufunc(x, *alpha, out=out, **keywords)
     except TypeError:

@@ -3,6 +3,7 @@
 
 #include "kernels.hpp"
 #include "simd.hpp"
+#include <limits>
 
 namespace isrlu {
 namespace {
@@ -28,7 +29,7 @@ template <class V> V ulps(const float* results, const Reference& reference, std:
     return abs(read_wide<V>(results + i) - read<V>(reference.exact + i)) * read<V>(reference.ulps_per_unit + i);
 }
 
-// The place is looked for only when a new maximum turned up.
+// The place is looked for only when a new maximum turned up. No input is NaN, so a result that is counts as infinitely far off.
 template <class Isa> void audit(const float* results, const Reference& reference, std::size_t n, Audit& total)
 {
     using V = vec<double, Isa>;
@@ -40,12 +41,14 @@ template <class Isa> void audit(const float* results, const Reference& reference
     if constexpr (is_scalar<V>) worst = largest;
     else worst = xsimd::reduce_max(largest);
     for (; i < n; ++i) worst = at_least(worst, ulps<double>(results, reference, i));
-    std::size_t correct = 0;
-    for (i = 0; i < n; ++i) correct += results[i] == reference.nearest[i];
+    std::size_t correct = 0, numbers = 0;
+    for (i = 0; i < n; ++i) correct += results[i] == reference.nearest[i], numbers += results[i] == results[i];
     total.correct += correct;
+    if (numbers < n) worst = std::numeric_limits<double>::infinity();
     if (!(worst > total.max_ulps)) return;
     total.max_ulps = worst;
-    for (total.worst = 0; ulps<double>(results, reference, total.worst) != worst; ++total.worst) {}
+    const auto is_worst = [&](std::size_t k) { return numbers < n ? results[k] != results[k] : ulps<double>(results, reference, k) == worst; };
+    for (total.worst = 0; !is_worst(total.worst); ++total.worst) {}
 }
 
 }  // namespace

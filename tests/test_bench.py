@@ -78,6 +78,11 @@ def test_full_keeps_the_published_bound_on_a_sample_of_every_float32(simd):
     assert {f.alpha for f in found} == set(accuracy.ALPHAS)
 
 
+def test_a_result_that_is_no_number_is_infinitely_far_off():
+    found = accuracy._core.sweep([("scalar", "full")], "isrlu", False, 1.0, 0x7FC0_0000, 100)  # of NaN
+    assert found[0][0] == np.inf and np.isnan(found[0][1])
+
+
 def test_float64_and_16_bit_types():
     simd = accuracy._core.simd()
     found = accuracy.float64(simd, 2000) + accuracy.small(simd, "float16") + accuracy.small(simd, "bfloat16")

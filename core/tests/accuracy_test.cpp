@@ -38,7 +38,7 @@ template <class Allowed> void check_errors(const char* what, const Case& c, doub
     std::size_t place = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
         const double share = static_cast<double>(std::fabs(got.get(i) - exact[i])) / allowed(c, exact[i]);
-        if (!(share <= worst)) worst = share, place = i;
+        if (!(share <= worst)) worst = share == share ? share : HUGE_VAL, place = i;
     }
     if (std::getenv("ISRLU_TEST_VERBOSE"))
         std::printf("%s %s %s, alpha %g: %.3f of the bound, at %.9g, %.3f ulp\n", c.kernels.name.data(), what, c.name().c_str(), alpha, worst, x.get(place),

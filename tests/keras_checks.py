@@ -37,6 +37,19 @@ def test_dtype_and_shape_are_kept(function, dtype) -> None:
     assert keras.backend.standardize_dtype(function(ops.ones((2,), "int32")).dtype) == "float32"
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_symbolic_tensor_keeps_its_dtype(function, dtype) -> None:
+    assert function(keras.Input((3,), dtype=dtype)).dtype == dtype
+    assert function(keras.Input((3,), dtype="int32")).dtype == "float32"
+
+
+def test_integers_in_mixed_precision_become_what_is_announced() -> None:
+    layer, integers = ISRLU(dtype="mixed_bfloat16"), ops.ones((2, 3), "int32")
+    announced = layer(keras.Input((3,), dtype="int32")).dtype
+    assert keras.backend.standardize_dtype(layer(integers).dtype) == announced == "bfloat16"
+
+
 def test_number_and_tensor_alpha_agree() -> None:
     x = _data(4, 5)
     for function in (isrlu, isru):
@@ -106,6 +119,20 @@ def test_learnable_alpha_is_learned_and_stays_positive() -> None:
     np.testing.assert_allclose(ops.convert_to_numpy(model.layers[0].alpha), [0.2, 5.0], rtol=0.03)
     model.layers[0].log_alpha.assign([-30.0, -60.0])
     assert np.all(ops.convert_to_numpy(model.layers[0].alpha) > 0)
+
+
+if keras.backend.backend() == "torch":
+
+    @pytest.mark.parametrize("layer", [ISRLU, ISRU])
+    def test_second_derivatives_with_a_tensor_as_alpha(layer) -> None:
+        import torch
+
+        def penalty(activation) -> tuple[torch.Tensor, ...]:
+            x = torch.tensor([[-2.0, -0.5, 1.5]], requires_grad=True)
+            (slope,) = torch.autograd.grad(activation(x).sum(), x, create_graph=True)
+            return torch.autograd.grad(slope.square().sum(), x)
+
+        torch.testing.assert_close(penalty(layer(3.0, learnable=True)), penalty(layer(3.0)), rtol=1e-4, atol=1e-6)
 
 
 def test_shared_alpha_gets_the_sum_of_the_gradients() -> None:

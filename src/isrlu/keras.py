@@ -55,7 +55,7 @@ def isru(x: Any, alpha: Any = 1.0) -> Any:
 def isru_sigmoid(x: Any) -> Any:
     """(1 + isru(x/2)) / 2, the stand-in for the logistic sigmoid: the same slope 1/4 at 0."""
     if isinstance(x, keras.KerasTensor):
-        return keras.layers.Activation(isru_sigmoid)(x)
+        return keras.layers.Activation(isru_sigmoid, dtype=_float_dtype(x))(x)
     x = _floating(x)
     if own is not None:
         return own.isru_sigmoid(x)
@@ -136,7 +136,7 @@ class ISRLU(_WithAlpha):
     """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0."""
 
     def call(self, inputs: Any) -> Any:
-        return isrlu(inputs, self.alpha)
+        return ops.cast(isrlu(inputs, self.alpha), self.compute_dtype)
 
 
 @keras.saving.register_keras_serializable("isrlu", "ISRU")
@@ -144,7 +144,7 @@ class ISRU(_WithAlpha):
     """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `ISRLU`."""
 
     def call(self, inputs: Any) -> Any:
-        return isru(inputs, self.alpha)
+        return ops.cast(isru(inputs, self.alpha), self.compute_dtype)
 
 
 def _with_alpha(name: str, layer: type[_WithAlpha], x: Any, alpha: Any) -> Any:
@@ -155,7 +155,7 @@ def _with_alpha(name: str, layer: type[_WithAlpha], x: Any, alpha: Any) -> Any:
             raise TypeError(
                 f"on a symbolic tensor alpha must be a number: {layer.__name__}(learnable=True) has a tensor"
             )
-        return layer(alpha)(x)
+        return layer(alpha, dtype=_float_dtype(x))(x)
     x = _floating(x)
     if own is not None and (number or BACKEND == "jax"):
         return getattr(own, name)(x, alpha)
@@ -194,8 +194,9 @@ def _in_both(name: str, x: Any, alpha: Any) -> Any:
 
         def gradients(*args: Any, upstream: Any = None) -> tuple[Any, Any]:
             upstream = _upstream(args, upstream)
-            bent = ops.where(x >= 0, ops.zeros_like(f), f) if name == "isrlu" else f
-            return upstream * (r * r * r), upstream * (-0.5 * bent * bent * bent)
+            value, root = formula(ops, x, alpha, _far(x)) if _torch_differentiates() else (f, r)
+            bent = ops.where(x >= 0, ops.zeros_like(value), value) if name == "isrlu" else value
+            return upstream * (root * root * root), upstream * (-0.5 * bent * bent * bent)
 
         return f, gradients
 
@@ -203,9 +204,22 @@ def _in_both(name: str, x: Any, alpha: Any) -> Any:
     return activation(x, ops.broadcast_to(alpha, ops.shape(x)))
 
 
+def _torch_differentiates() -> bool:
+    """Whether PyTorch will differentiate the gradient: what its backend computed forward has no graph behind it."""
+    if BACKEND != "torch":
+        return False
+    import torch
+
+    return torch.is_grad_enabled()
+
+
 def _upstream(args: tuple[Any, ...], upstream: Any) -> Any:
     """The incoming gradient: PyTorch's backend passes it by name, the others as the one argument."""
     return args[0] if upstream is None else upstream
+
+
+def _float_dtype(x: Any) -> str:
+    return x.dtype if keras.backend.is_float_dtype(x.dtype) else keras.config.floatx()
 
 
 def _floating(x: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
-from isrlu.onnx import DOMAIN, functions, make_model, node  # noqa: E402
+from isrlu.onnx import DOMAIN, add_functions, functions, make_model, node  # noqa: E402
 
 TYPES = {"float64": onnx.TensorProto.DOUBLE, "float32": onnx.TensorProto.FLOAT, "float16": onnx.TensorProto.FLOAT16}
 CURVES = {
@@ -53,6 +53,33 @@ def test_two_nodes_with_different_alphas() -> None:
 def test_any_length(size: int) -> None:
     x = -np.arange(size, dtype=np.float32)
     np.testing.assert_allclose(_run([node("ISRLU", "x", "y")], x), CURVES["ISRLU"](x, 1.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [1e300, 3.4e38, 1e-42, 1e-45])
+@pytest.mark.parametrize("function", CURVES)
+def test_extreme_alphas(function: str, alpha: float) -> None:
+    x = np.float32([-np.inf, -3e38, -2, 0, 3, np.inf])
+    y = _run([node(function, "x", "y", alpha=alpha)], x)
+    limit = float(np.float32(min(alpha, 3.4028234663852886e38))) ** -0.5
+    assert not np.isnan(y).any() and y[0] == pytest.approx(-limit, rel=1e-6)
+    assert y[-1] == (np.inf if function == "ISRLU" else pytest.approx(limit, rel=1e-6))
+
+
+@pytest.mark.parametrize("opset", [15, 17, 18, 20, 22])
+def test_functions_are_of_the_models_opset(opset: int) -> None:
+    info = onnx.helper.make_tensor_value_info
+    ends = [info(name, onnx.TensorProto.FLOAT, [None]) for name in "xy"]
+    graph = onnx.helper.make_graph([node("ISRLU", "x", "y", alpha=3.0)], "test", ends[:1], ends[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8)
+    for _ in range(2):  # the second time there is nothing left to add
+        add_functions(model)
+        onnx.checker.check_model(model, full_check=True)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": np.float32([-1, 2])})[0].tolist() == [-0.5, 2]
+    model.opset_import[0].version = 13
+    del model.functions[:]
+    with pytest.raises(ValueError, match="the functions need opset 15 or later, got 13"):
+        add_functions(model)
 
 
 def test_float16_beyond_255() -> None:

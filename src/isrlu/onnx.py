@@ -15,6 +15,8 @@ attribute `alpha` (default 1), and give a tensor of the same type.
 
 from typing import Any
 
+import numpy as np
+
 from isrlu import _formula
 from isrlu._checks import check_alpha, require
 
@@ -25,6 +27,8 @@ __all__ = ["DOMAIN", "OPSET", "add_functions", "functions", "make_model", "node"
 
 DOMAIN = "isrlu"
 OPSET = 18  # of the standard operators; what onnxruntime 1.14 and all later ones run
+OLDEST = 15  # the first with CastLike
+LARGEST = float(np.finfo(np.float32).max)
 
 # Beyond +-limit, where f is +-1/sqrt(alpha) to the last bit, x is cut off: alpha x^2 does not overflow. What depends
 # on alpha alone is folded into constants by the runtime, the choice of a branch too. No Where chooses between x and the
@@ -40,8 +44,10 @@ _BODY = """
         else_branch = alpha_is_positive () => (bent) {{
             one = Constant <value = {name} {{1.0}}> ()
             far = Constant <value = {name} {{{far}}}> ()
+            largest = Constant <value = {name} {{{largest}}}> ()
             root_alpha = Sqrt (alpha)
-            limit = Div (far, root_alpha)
+            quotient = Div (far, root_alpha)
+            limit = Min (quotient, largest)
             low = Neg (limit)
             m = Clip (x, low, limit)
             alpha_m = Mul (alpha, m)
@@ -57,19 +63,22 @@ _BODY = """
 _RESULT = {"ISRLU": "Max (x, curve)", "ISRU": "Identity (curve)"}
 
 
-def functions(compute: str = "float32") -> list[onnx.FunctionProto]:
+def functions(compute: str = "float32", opset: int = OPSET) -> list[onnx.FunctionProto]:
     """Both functions, for tensors of type float, float16 and bfloat16; with compute="float64" for double.
 
-    What they are given is computed in the type `compute` and rounded once.
+    What they are given is computed in the type `compute` and rounded once, by operators of `opset`.
     """
+    if opset < OLDEST:
+        raise ValueError(f"the functions need opset {OLDEST} or later, got {opset}: see onnx.version_converter")
     if compute not in _formula.FAR:
         raise ValueError(f"unknown type to compute in {compute!r}: known are {', '.join(_formula.FAR)}")
     double = compute == "float64"
     types: dict[str, Any] = {"name": "double" if double else "float", "far": _formula.FAR[compute]}
+    types["largest"] = float(np.finfo(compute).max)
     types["type"] = onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
     return [
         onnx.parser.parse_function(
-            f'<domain: "{DOMAIN}", opset_import: ["": {OPSET}]>\n{name} <alpha: float = 1.0> (X) => (Y)\n'
+            f'<domain: "{DOMAIN}", opset_import: ["": {opset}]>\n{name} <alpha: float = 1.0> (X) => (Y)\n'
             f"{{{_BODY.format(result=result, **types)}}}"
         )
         for name, result in _RESULT.items()
@@ -80,13 +89,17 @@ def node(function: str, x: str, y: str, *, alpha: float = 1.0) -> onnx.NodeProto
     """The node y = ISRLU(x) or y = ISRU(x). ONNX keeps a number in an attribute as a float32."""
     if function not in _RESULT:
         raise ValueError(f"unknown function {function!r}: known are {', '.join(_RESULT)}")
-    return onnx.helper.make_node(function, [x], [y], domain=DOMAIN, alpha=check_alpha(alpha))
+    return onnx.helper.make_node(function, [x], [y], domain=DOMAIN, alpha=min(check_alpha(alpha), LARGEST))
 
 
 def add_functions(model: onnx.ModelProto, compute: str = "float32") -> onnx.ModelProto:
-    """Add to `model` what its nodes of the domain `isrlu` call: the functions and the domain's import."""
-    model.functions.extend(functions(compute))
-    model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
+    """Add to `model` what its nodes of the domain `isrlu` call and it lacks: the functions and the domain's import."""
+    opsets = {each.domain: each.version for each in model.opset_import}
+    present = {each.name for each in model.functions if each.domain == DOMAIN}
+    opset = opsets.get("", opsets.get("ai.onnx", OPSET))
+    model.functions.extend(each for each in functions(compute, opset) if each.name not in present)
+    if DOMAIN not in opsets:
+        model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
     return model
 
 

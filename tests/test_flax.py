@@ -33,6 +33,15 @@ def test_learnable_alpha_starts_at_the_given_value(module, function, num_paramet
     assert layer(x.astype("bfloat16")).dtype == "bfloat16"
 
 
+def test_shapes_are_kept_or_refused() -> None:
+    layer = ISRLU(learnable=True)
+    assert layer(-1.0).shape == () and jax.vmap(layer)(jnp.ones(7)).shape == (7,)
+    assert functions.isru(jnp.ones((5, 1)), layer.log_alpha).shape == (5, 1)
+    for shape in ((5, 1), (4, 3), ()):
+        with pytest.raises(ValueError, match="4 alphas, one per feature, do not fit x of shape"):
+            ISRLU(learnable=True, num_parameters=4)(jnp.ones(shape))
+
+
 def test_alpha_is_learned_and_stays_positive() -> None:
     x = jax.random.normal(jax.random.key(1), (256, 2)) * 3
     target = functions.isrlu(x, jnp.array([0.2, 5.0]))

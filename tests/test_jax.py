@@ -88,7 +88,7 @@ def test_jvp_and_vjp_agree(function) -> None:
 
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
-@pytest.mark.parametrize("alpha", [0.0, 1e-38, 1.0, 3e38])
+@pytest.mark.parametrize("alpha", [0.0, 1e-38, 1.0, 3e38, 1e300])
 @pytest.mark.parametrize("function", WITH_ALPHA)
 def test_no_nan_leaks_from_a_branch_not_taken(function, alpha, order) -> None:
     x = jnp.array([-jnp.inf, -3e38, -1e20, -1.0, -0.0, 0.0, 1e-40, 1.0, 1e20, 3e38, jnp.inf])

@@ -48,7 +48,12 @@ class _WithAlpha(nnx.Module):
         return jnp.exp(log_alpha.astype(jnp.promote_types(log_alpha.dtype, jnp.float32)))
 
     def __call__(self, x: Any) -> jax.Array:
-        return type(self)._function(x, self.alpha)
+        alpha, shape = self.alpha, jnp.shape(x)
+        if isinstance(alpha, jax.Array) and alpha.size == 1:
+            alpha = alpha.reshape(())
+        elif isinstance(alpha, jax.Array) and shape[-1:] != alpha.shape:
+            raise ValueError(f"{alpha.size} alphas, one per feature, do not fit x of shape {shape}")
+        return type(self)._function(x, alpha)
 
 
 class ISRLU(_WithAlpha):

@@ -58,7 +58,8 @@ def isru_sigmoid(x: Any) -> jax.Array:
 def _apply(name: str, x: Any, alpha: Any) -> jax.Array:
     x, alpha = _real(x), _real(alpha)
     compute = _compute_dtype(x.dtype)
-    return _value_and_root(name, x.astype(compute), alpha.astype(compute))[0].astype(x.dtype)
+    alpha = jnp.minimum(alpha.astype(compute), jnp.finfo(compute).max)  # infinity times 0 would be NaN
+    return _value_and_root(name, x.astype(compute), alpha)[0].astype(x.dtype)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -102,7 +103,8 @@ def _sigmoid_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple
 
 
 def _checked(alpha: Any) -> Any:
-    return alpha if isinstance(alpha, (jax.Array, np.ndarray)) else check_alpha(alpha)
+    array = isinstance(alpha, (jax.Array, np.ndarray)) or hasattr(alpha, "__jax_array__")  # an nnx.Param has it
+    return alpha if array else check_alpha(alpha)
 
 
 def _real(x: Any) -> jax.Array:

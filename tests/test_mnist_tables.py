@@ -137,6 +137,13 @@ def test_accuracy_table() -> None:
     assert first[9:] == [5, "does not"] and made.rows[-1][-1] == "holds"  # 99.30 is too far, 99.00 is not
 
 
+def test_a_row_that_is_as_far_as_it_may_be() -> None:
+    """99.55 - 99.3 is a little more than 0.25 in binary."""
+    found = imagined(table5.rows(True), lambda spec: {"accuracy": 99.55000000000001})
+    table = tables.accuracy(found, "Table 5")
+    assert [(row[2], row[-1]) for row in table.rows] == [(99.32, "holds"), (99.3, "holds"), (99.29, "does not")]
+
+
 def test_quick_runs_and_other_data_are_labelled_everywhere(tmp_path: Path) -> None:
     rows = table4.rows(False, 1176)
     quick = imagined(rows, seeds=1, full=False)

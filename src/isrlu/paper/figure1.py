@@ -111,8 +111,9 @@ def _family(context: Context) -> Figure:
     )
 
 
-def _between(start: ColorType, end: ColorType, share: float) -> tuple[float, ...]:
-    return tuple((1 - share) * np.array(to_rgb(start)) + share * np.array(to_rgb(end)))
+def _between(start: ColorType, end: ColorType, share: float) -> tuple[float, float, float]:
+    red, green, blue = (1 - share) * np.array(to_rgb(start)) + share * np.array(to_rgb(end))
+    return red, green, blue
 
 
 def _reaches(alpha: float, level: float) -> float:

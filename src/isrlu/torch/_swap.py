@@ -49,7 +49,7 @@ def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> d
         owner = model.get_submodule(parent)
         setattr(owner, attribute, made[old])
         if hasattr(owner, "activation_relu_or_gelu"):  # nn.TransformerEncoderLayer's fused way knows only these two
-            owner.activation_relu_or_gelu = 0
+            owner.activation_relu_or_gelu = 0  # type: ignore[assignment]
     for old, new in made.items():
         _take_over(old, new)
     return found

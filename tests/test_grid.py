@@ -194,6 +194,17 @@ def test_failures_are_recorded_and_do_not_stop_the_others(path: Path, tmp_path: 
     assert again.given == SPECS[:2], "a crash is tried again, a divergence is a result"
 
 
+def test_a_checkpoint_beside_its_stored_result_goes(path: Path, tmp_path: Path) -> None:
+    """The coordinator was killed after it stored the result."""
+    engine = Engine(tmp_path)
+    checkpoint_path(tmp_path, SPECS[0]).write_text("state")
+    with RunStore(path) as store:
+        store.add(done(SPECS[0]))
+        run_grid(SPECS, store, engine)
+    assert SPECS[0] not in engine.given
+    assert not list(tmp_path.glob("*.pt"))
+
+
 def test_checkpoints_go_when_the_result_is_stored(path: Path, tmp_path: Path) -> None:
     def outcome(spec: Spec) -> Run:
         checkpoint_path(tmp_path, spec).write_text("state")

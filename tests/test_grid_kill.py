@@ -116,9 +116,15 @@ def alive(pid: int) -> bool:
 
 
 def far_enough(lines: list[str]) -> bool:
-    """One run is done and another has a checkpoint."""
+    """One run is done; another is in the midst, past its first checkpoint (which follows its epoch's progress)."""
     ended = {line.split()[1] for line in lines if line.startswith("done")}
-    return bool(ended) and any(line.startswith("progress") and line.split()[1] not in ended for line in lines)
+    shares = {line.split()[1]: float(line.split()[2]) for line in lines if line.startswith("progress")}
+    return bool(ended) and any(2 / EPOCHS <= shares[key] <= 4 / EPOCHS for key in shares.keys() - ended)
+
+
+def epochs_kept(out: Path) -> dict[str, int]:
+    """hash -> epochs done, of each checkpoint."""
+    return {path.stem: torch.load(path)["epoch"] for path in (out / "checkpoints").glob("*.pt")}
 
 
 def test_sigkill_of_the_coordinator(tmp_path: Path) -> None:
@@ -134,12 +140,12 @@ def test_sigkill_of_the_coordinator(tmp_path: Path) -> None:
             time.sleep(0.05)
     before = {run.spec.hash: run.finished for run in stored(out)}
     assert 1 <= len(before) < len(mnist_program.SEEDS)
-    kept = {path.stem for path in (out / "checkpoints").glob("*.pt")}
+    kept = {key: epoch for key, epoch in epochs_kept(out).items() if key not in before and epoch < EPOCHS}
     said = len(first.lines())
     with program("local", out) as second:
         lines = second.finish()
     first_shares = {line.split()[1]: float(line.split()[2]) for line in reversed(lines[said:]) if "progress" in line}
-    assert kept and all(first_shares[key] > 1.5 / EPOCHS for key in kept), "a run goes on from its checkpoint"
+    assert kept and all(first_shares[key] > kept[key] / EPOCHS for key in kept), "a run goes on from its checkpoint"
     after = {run.spec.hash: run for run in stored(out)}
     assert {key: after[key].finished for key in before} == before, "what was done was done again"
     assert histories(out) == undisturbed(EPOCHS), "an interrupted run ends with the same bits"
@@ -217,9 +223,13 @@ def test_sigkill_of_a_ray_worker(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     out = tmp_path / "out"
     with program("ray", out) as running:
-        running.wait_for(lambda lines: any((out / "checkpoints").glob("*.pt")))
-        victims = named(descendants(running.process.pid), "ray::_task")
-        assert victims
+        victims: list[int] = []
+
+        def at_work_with_a_checkpoint(_: list[str]) -> bool:
+            victims[:] = named(descendants(running.process.pid), "ray::_task")
+            return bool(victims) and any((out / "checkpoints").glob("*.pt"))
+
+        running.wait_for(at_work_with_a_checkpoint)
         os.kill(victims[0], signal.SIGKILL)
         lines = running.finish()
     assert sorted(line.split()[0] for line in lines if line.startswith(("done", "crashed"))) == ["done"] * 4

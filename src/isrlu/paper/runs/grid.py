@@ -27,16 +27,23 @@ def run_grid(
     """Run those of `specs` that the store does not hold; returns hash -> run for all of them."""
     unique = list({spec.hash: spec for spec in specs}.values())
     stored = store.find(unique)
-    pending = [spec for spec in unique if spec.hash not in stored or stored[spec.hash].status == "crashed"]
+    finished = {key for key, run in stored.items() if run.status != "crashed"}
+    for key in finished:
+        _remove_checkpoint(engine, stored[key].spec)  # of a coordinator killed between the two
+    pending = [spec for spec in unique if spec.hash not in finished]
     if pending:
         for run in engine.run(pending, tell):
             store.add(run)
             if run.status != "crashed":
-                checkpoint = checkpoint_path(engine.checkpoints, run.spec)
-                for file in checkpoint.parent.glob(f"{checkpoint.name}*"):  # with what a worker killed in writing left
-                    file.unlink(missing_ok=True)
+                _remove_checkpoint(engine, run.spec)
             tell(run)
     return store.find(unique)
+
+
+def _remove_checkpoint(engine: Engine, spec: RunSpec) -> None:
+    checkpoint = checkpoint_path(engine.checkpoints, spec)
+    for file in checkpoint.parent.glob(f"{checkpoint.name}*"):  # with what a worker killed in writing left
+        file.unlink(missing_ok=True)
 
 
 def make_engine(name: str, source: str, checkpoints: Path, *, workers: int = 0, threads: int = 1) -> Engine:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from isrlu.paper import numbers, stats
 from isrlu.paper.experiment import Cell, Claim, Column, Table, claim
 from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.runs import differences
 from isrlu.paper.runs.store import Run
 from isrlu.paper.runs.study import CANT_TELL, Row, Study
 
@@ -76,21 +77,9 @@ def compare(study: Study, pairs: Sequence[tuple[Row, Row]], key: str) -> list[st
 
 def significance(study: Study, pairs: Sequence[tuple[Row, Row]], caption: str) -> list[Table]:
     """Which differences in accuracy are significant; no table where there are not two seeds."""
-    found = zip(pairs, compare(study, pairs, "best_accuracy"), strict=True)
-    rows: list[list[Cell]] = [
-        [f"{a.spec.name} − {b.spec.name}", _pkeep(a), d.value, d.half, d.p, "yes" if d.significant else "no"]
-        for (a, b), d in found
-        if d.p is not None
-    ]
-    columns = [
-        Column("pair"),
-        Column("pkeep"),
-        Column("difference in accuracy, points", "here", "{:+.3f}"),
-        Column("95 % CI", "spread", "± {:.3f}"),
-        Column("p, corrected", "here", "{:.3f}"),
-        Column("significant"),
-    ]
-    return [Table(caption + study.marks, columns, rows)] if rows else []
+    names = [(f"{a.spec.name} − {b.spec.name}", _pkeep(a)) for a, b in pairs]
+    found = [(*name, each) for name, each in zip(names, compare(study, pairs, "best_accuracy"), strict=True)]
+    return differences.table(caption + study.marks, ("pair", "pkeep"), "difference in accuracy, points", found)
 
 
 def epochs_to(study: Study, what: str, percent: float = 99.0) -> Table:
@@ -117,10 +106,10 @@ def epochs_to(study: Study, what: str, percent: float = 99.0) -> Table:
 
 def no_difference(study: Study, pairs: Sequence[tuple[Row, Row]], key: str) -> Claim:
     """The claim `key`, that no pair differs in accuracy."""
-    differences = compare(study, pairs, "best_accuracy")
-    texts = [f"{a.spec.name} − {b.spec.name} {each}" for (a, b), each in zip(pairs, differences, strict=True)]
+    found = compare(study, pairs, "best_accuracy")
+    texts = [f"{a.spec.name} − {b.spec.name} {each}" for (a, b), each in zip(pairs, found, strict=True)]
     here = f"Differences in accuracy, points: {'; '.join(texts)}."
-    alike = stats.alike(differences, MARGIN)
+    alike = stats.alike(found, MARGIN)
     return claim(key, alike, here, CANT_TELL if alike is None else "A difference is significant.")
 
 

@@ -15,7 +15,7 @@ from isrlu.bench import rnn as bench
 from isrlu.paper import stats, style
 from isrlu.paper.experiment import Claim, Column, Context, Figure, Result, Table, claim
 from isrlu.paper.rnn.spec import GATES, LAYERS, TASKS, RnnSpec
-from isrlu.paper.runs import study
+from isrlu.paper.runs import differences, study
 from isrlu.paper.runs.study import Row, Study
 
 SEEDS = {True: 5, False: 1}
@@ -82,8 +82,8 @@ def _scores(found: Study, task: str, layer: str) -> dict[str, dict[int, float]]:
 def _differences(found: Study) -> dict[tuple[str, str], stats.Difference]:
     """(task, layer) -> ISRU's final score less that of exact gates, paired by seed, p corrected for their number."""
     scores = {key: _scores(found, *key) for key in itertools.product(TASKS, LAYERS)}
-    differences = stats.corrected([stats.paired(each["isru"], each["exact"]) for each in scores.values()])
-    return dict(zip(scores, differences, strict=True))
+    corrected = stats.corrected([stats.paired(each["isru"], each["exact"]) for each in scores.values()])
+    return dict(zip(scores, corrected, strict=True))
 
 
 def _gates_table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -148,21 +148,9 @@ def _learning_table(found: Study, task: str) -> Table:
 
 
 def _differences_table(found: Study) -> list[Table]:
-    """None where there are not two seeds."""
-    columns = [
-        Column("ISRU less exact gates"),
-        Column("layer"),
-        Column("difference", "here", "{:+.4f}"),
-        Column("95 % CI", "spread", "± {:.4f}"),
-        Column("p, corrected", "here", "{:.3f}"),
-        Column("significant"),
-    ]
-    cells: list[list[Any]] = [
-        [UNITS[task], layer, d.value, d.half, d.p, "yes" if d.significant else "no"]
-        for (task, layer), d in _differences(found).items()
-        if d.p is not None
-    ]
-    return [Table("Differences, paired by seed" + found.marks, columns, cells)] if cells else []
+    compared = [(UNITS[task], layer, each) for (task, layer), each in _differences(found).items()]
+    titles = ("ISRU less exact gates", "layer")
+    return differences.table("Differences, paired by seed" + found.marks, titles, "difference", compared, digits=4)
 
 
 def _marks(found: Study, task: str) -> str:

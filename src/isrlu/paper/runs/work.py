@@ -24,7 +24,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of malloc.h
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a run is: after a look at the test set."""
+    """How far a run is, where its training loss was noted."""
 
     spec: RunSpec
     share: float  # done, from 0 to 1

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.testing._internal.two_tensor import TwoTensor
 
 import isrlu.torch as it
 from isrlu.torch import _formula
@@ -104,6 +105,28 @@ def test_what_hooks_make_of_saved_tensors(unpacked) -> None:
         y = it.isrlu(x)
     (slope,) = torch.autograd.grad(y.sum(), x)
     torch.testing.assert_close(slope, expected)
+
+
+def test_hooks_that_wrap_saved_tensors() -> None:
+    """What they make of them has no memory of its own that a kernel could read."""
+    x = points(12).detach().requires_grad_()
+    (expected,) = torch.autograd.grad(it.isrlu(x).sum(), x)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: TwoTensor(x, x)):
+        y = it.isrlu(x)
+    (slope,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(slope.a, expected)
+
+
+@pytest.mark.parametrize("function", (it.isrlu, it.isru, it.isru_sigmoid))
+def test_jagged_tensors(function) -> None:
+    parts = [points(6).view(2, 3).detach(), points(12).view(4, 3).detach()]
+    x = torch.nested.nested_tensor(parts, layout=torch.jagged, requires_grad=True)
+    y = function(x)
+    (slope,) = torch.autograd.grad(y.values().sum(), x)
+    for part, value, its_slope in zip(parts, y.unbind(), slope.unbind(), strict=True):
+        part.requires_grad_()
+        torch.testing.assert_close(value, function(part))
+        torch.testing.assert_close(its_slope, torch.autograd.grad(function(part).sum(), part)[0])
 
 
 def test_a_default_device_does_not_reach_the_kernels() -> None:

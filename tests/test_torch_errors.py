@@ -16,6 +16,11 @@ BAD_CALLS = {
         TypeError,
         "x must be a dense tensor, got one of layout torch.sparse_coo: give x.to_dense()",
     ),
+    "nested": (
+        lambda: it.isrlu(torch.nested.nested_tensor([X[0], X[0, :1]])),
+        TypeError,
+        "x is a nested tensor of layout torch.strided: make it with layout=torch.jagged",
+    ),
     "integer alpha beyond all floats": (
         lambda: it.isrlu(X, 10**400),
         ValueError,
@@ -131,6 +136,7 @@ BAD_CALLS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 @pytest.mark.parametrize("case", BAD_CALLS)
 def test_bad_input(case: str) -> None:
     call, error, message = BAD_CALLS[case]

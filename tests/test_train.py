@@ -152,8 +152,11 @@ def test_mean_activation_is_that_of_the_units(arrays: Arrays) -> None:
 
 
 def test_steps_end_a_run_early(arrays: Arrays) -> None:
-    history = train(dataclasses.replace(SMALL, steps=4), arrays)
+    shares: list[float] = []
+    spec = dataclasses.replace(SMALL, steps=4)
+    history = train(spec, arrays, watch=lambda history, rate: shares.append(training.progress(spec, history, rate)[0]))
     assert history.test_steps == [3, 4]
+    assert shares == [0.75, 1.0]
 
 
 def test_learned_alphas_are_noted(arrays: Arrays) -> None:
@@ -252,6 +255,12 @@ def test_command_writes_the_result(tmp_path: Path) -> None:
     assert "not MNIST" in record["data"]
     (events,) = board.iterdir()
     assert b"mean activation/layer 4" in events.read_bytes()
+
+
+def test_command_without_a_terminal_prints_a_line_at_each_look() -> None:
+    done = isrlu(*TRAIN, "--epochs", "1", "--batch", "10")  # more steps than lie between two points of the loss
+    assert done.returncode == 0, done.stderr
+    assert [line.partition(",")[0] for line in done.stdout.splitlines() if line.startswith("epoch")] == ["epoch 1/1"]
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,10 @@ def _is_foreign(x: Tensor) -> bool:
 def _check_input(x: Tensor) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
-    if x.layout is not torch.strided and x.layout is not torch.jagged:
+    if x.layout is torch.strided:
+        if x.is_nested:
+            raise TypeError("x is a nested tensor of layout torch.strided: make it with layout=torch.jagged")
+    elif x.layout is not torch.jagged:
         raise TypeError(f"x must be a dense tensor, got one of layout {x.layout}: give x.to_dense()")
     if x.dtype not in _native.DTYPES:
         raise TypeError(f"x must be float16, bfloat16, float32 or float64, got {x.dtype}")

@@ -48,7 +48,6 @@ def takes(x: Tensor) -> bool:
         type(x) in (Tensor, Parameter)
         and x.is_cpu
         and x.layout is torch.strided
-        and not x.is_nested
         and torch._C._has_storage(x)
         and torch._C._functorch.peek_interpreter_stack() is None
         and forward_ad._current_level < 0

@@ -35,7 +35,9 @@ def made_up(spec: Spec, *, accuracy: float = 99.2, loss: float = 2.5, early: flo
         "unit_epochs": list(range(spec.epochs + 1)),
         "unit_mean": [[unit] * 4] * (spec.epochs + 1),
         "unit_median": [[unit] * 4] * (spec.epochs + 1),
-        "alphas": [[1.0] * 4] * (spec.epochs + 1) if spec.learnable else [],
+        "alphas": [[spec.alpha + layer * epoch for layer in range(4)] for epoch in range(spec.epochs + 1)]
+        if spec.learnable
+        else [],
         "steps_per_epoch": 600,
         "seconds": 1.0,
     }
@@ -203,6 +205,14 @@ def test_learned_alpha_must_be_better(gap: float, spread: float, verdict: str) -
     numbers = lambda spec: {"accuracy": 99.0 + gap * spec.learnable + noise(spec) * spread / 0.02}  # noqa: E731
     pairs = list(zip(rows[1::2], rows[::2], strict=True))
     assert alpha._claim(imagined(rows, numbers), pairs).verdict == verdict
+
+
+def test_where_learned_alphas_end() -> None:
+    rows = alpha.rows(True)
+    (found,) = alpha._ends(imagined(rows), rows[1::2])
+    assert found.rows[:2] == [["α = 1", "1", 1.0, 0.0], ["α = 1", "2", 18.0, 0.0]]
+    assert found.rows[-1] == ["α = 3", "4", 54.0, 0.0]
+    assert alpha._ends(dataclasses.replace(imagined(rows), runs={}), rows[1::2]) == []
 
 
 @pytest.mark.parametrize("nearer", [200, 1176])

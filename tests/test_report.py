@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 from rich.console import Console
 
-from isrlu.paper import numbers, registry, runner
+from isrlu.paper import numbers, registry, runner, style
 from isrlu.paper.experiment import VERDICTS
 from isrlu.paper.results import Store
 from isrlu.report import build
@@ -104,6 +104,13 @@ def test_needs_no_network(results: Path):
     html = (results / "report.html").read_text()
     assert not re.findall(r"""(?:src|href)=["'](?!#|data:)[^"']+""", re.sub(r'xlink:href="#', 'href="#', html))
     assert "@import" not in html and "url(http" not in html and "fetch(" not in html
+
+
+def test_every_colour_of_a_figure_has_a_shade_on_the_page():
+    colours = {style.INK, "#ffffff", *(line["color"] for line in style.LINES.values())}
+    paths = [f'<path fill="{colour}"/>' for colour in colours]
+    drawn = build._inline(f"<svg>{''.join(paths)}</svg>")
+    assert drawn.count("<path") == len(colours) and "#" not in drawn
 
 
 def test_ids_are_unique_with_every_experiment_of_the_registry():

@@ -5,11 +5,11 @@ on the same seeds. The runs with a fixed alpha are table 4's.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isrlu.paper import stats
-from isrlu.paper.experiment import Claim, Context, Result, claim
+from isrlu.paper.experiment import Cell, Claim, Column, Context, Result, Table, claim
 from isrlu.paper.mnist import plots, table4, tables
 from isrlu.paper.runs import study
 from isrlu.paper.runs.study import Row, Study
@@ -25,6 +25,7 @@ def run(context: Context) -> Result:
         tables.accuracy(found, "Fixed and learned alpha: architecture 1"),
         tables.epochs_to(found, "architecture 1"),
         *tables.significance(found, pairs, "Learned against fixed alpha"),
+        *_ends(found, learned),
     ]
     figures = [
         *plots.learned_alphas(context, found.part(learned), "alphas"),
@@ -42,6 +43,23 @@ def rows(full: bool) -> list[Row]:
     """Each alpha fixed and learned, in turn (quick: alpha 1 alone)."""
     fixed = [table4.fixed_alpha(full, alpha) for alpha in ((1.0, 3.0) if full else (1.0,))]
     return [Row(dataclasses.replace(spec, learnable=learnable)) for spec in fixed for learnable in (False, True)]
+
+
+def _ends(found: Study, learned: Sequence[Row]) -> list[Table]:
+    """Where each layer's alpha ends; no table where no such run is done."""
+    columns = [
+        Column("start"),
+        Column("hidden layer"),
+        Column("alpha after training", "here", "{:.2f}"),
+        Column("95 % CI", "spread", "± {:.2f}"),
+    ]
+    rows: list[list[Cell]] = []
+    for row in learned:
+        ends = [run.result["history"]["alphas"][-1] for run in found.of(row).values()]
+        for layer, alphas in enumerate(zip(*ends, strict=True), 1):
+            over_seeds = stats.mean(alphas)
+            rows.append([f"α = {row.spec.alpha:g}", str(layer), over_seeds.value, over_seeds.half])
+    return [Table("Learned alpha, layer by layer" + found.marks, columns, rows)] if rows else []
 
 
 def _claim(found: Study, pairs: list[tuple[Row, Row]]) -> Claim:

@@ -1,7 +1,10 @@
 """A framework that is not installed: `import isrlu.<framework>` says in one line what to install."""
 
+import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +45,15 @@ def test_package_imports_no_framework() -> None:
     program = "import sys, isrlu; print(sorted({'torch', 'jax', 'keras', 'tensorflow', 'onnx'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_table_of_errors_leaves_out_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "jax.py").write_text("""raise ModuleNotFoundError("No module named 'jax'", name="jax")""")
+    command = [sys.executable, "-m", "isrlu.testing", "numpy", "jax", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 3
+    assert list(json.loads(done.stdout)) == ["numpy"]
+    assert done.stderr == "isrlu: jax is left out: the package jax is not installed: pip install 'isrlu[jax]'\n"
 
 
 def test_a_framework_that_is_broken_itself_is_not_called_missing() -> None:

@@ -251,6 +251,9 @@ def test_input_errors_are_torch_s(ours, theirs) -> None:
         assert _raises(lambda x=x, hx=hx: module(x, hx)) == _raises(lambda x=x, hx=hx: original(x, hx))
 
 
+UNSORTED = pack_sequence([torch.zeros(1, 5), torch.zeros(3, 5)], enforce_sorted=False)
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
@@ -258,6 +261,8 @@ def test_input_errors_are_torch_s(ours, theirs) -> None:
         (lambda: GRU(5, 7)(torch.zeros(4, 3, 5), (torch.zeros(1, 3, 7),)), "must be a tensor, got tuple"),
         (lambda: LSTM(5, 7)(torch.zeros(4, 3, 5), (torch.zeros(3, 7),) * 2), "batched 3-D .*3-D but got 2-D, 2-D"),
         (lambda: GRU(5, 7)(torch.zeros(4, 5), torch.zeros(1, 1, 7)), "unbatched 2-D .*2-D but got 3-D"),
+        (lambda: LSTM(5, 7)(UNSORTED, torch.zeros(2, 2, 7)), r"pair of tensors \(h_0, c_0\)"),
+        (lambda: GRU(5, 7)(UNSORTED, (torch.zeros(1, 2, 7),)), "must be a tensor, got tuple"),
         (lambda: GRU(5, 7)(PackedSequence(torch.zeros(3, 5), torch.tensor([1, 2]))), "must not increase"),
         (lambda: GRU(5, 7)(PackedSequence(torch.zeros(5, 5), torch.tensor([2, 1]))), "add up to its 5 rows"),
         (lambda: GRU(5, 7)(torch.zeros(0, 3, 5)), "sequence length to be larger than 0"),

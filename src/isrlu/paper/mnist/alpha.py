@@ -53,13 +53,13 @@ def _ends(found: Study, learned: Sequence[Row]) -> list[Table]:
         Column("alpha after training", "here", "{:.2f}"),
         Column("95 % CI", "spread", "± {:.2f}"),
     ]
-    rows: list[list[Cell]] = []
+    cells: list[list[Cell]] = []
     for row in learned:
         ends = [run.result["history"]["alphas"][-1] for run in found.of(row).values()]
         for layer, alphas in enumerate(zip(*ends, strict=True), 1):
             over_seeds = stats.mean(alphas)
-            rows.append([f"α = {row.spec.alpha:g}", str(layer), over_seeds.value, over_seeds.half])
-    return [Table("Learned alpha, layer by layer" + found.marks, columns, rows)] if rows else []
+            cells.append([f"α = {row.spec.alpha:g}", str(layer), over_seeds.value, over_seeds.half])
+    return [Table("Learned alpha, layer by layer" + found.marks, columns, cells)] if cells else []
 
 
 def _claim(found: Study, pairs: list[tuple[Row, Row]]) -> Claim:
@@ -68,5 +68,5 @@ def _claim(found: Study, pairs: list[tuple[Row, Row]]) -> Claim:
     differences = tables.compare(found, pairs, "best_accuracy")
     texts = [f"{row.spec.name} {each} points" for (row, _), each in zip(pairs, differences, strict=True)]
     better = stats.all_of(stats.better(each, tables.MARGIN) for each in differences)
-    reason = study.CANT_TELL if better is None else "Not better than the same alpha held fixed."
+    reason = study.CANT_TELL if better is None else "Not better, from one start at least, than the same alpha held fixed."
     return claim("alpha.learned", better, f"Against fixed alpha: {', '.join(texts)}.", reason)

@@ -68,5 +68,5 @@ def _claim(found: Study, pairs: list[tuple[Row, Row]]) -> Claim:
     differences = tables.compare(found, pairs, "best_accuracy")
     texts = [f"{row.spec.name} {each} points" for (row, _), each in zip(pairs, differences, strict=True)]
     better = stats.all_of(stats.better(each, tables.MARGIN) for each in differences)
-    reason = study.CANT_TELL if better is None else "Not better, from one start at least, than the same alpha held fixed."
+    reason = study.CANT_TELL if better is None else "From one start at least it is not better than alpha held fixed."
     return claim("alpha.learned", better, f"Against fixed alpha: {', '.join(texts)}.", reason)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,13 +52,15 @@ class Program:
     """The grid in a process of its own, and the lines it has printed so far."""
 
     def __init__(self, engine: str, out: Path) -> None:
-        self.log = out.with_suffix(".log")
         command = [sys.executable, mnist_program.__file__, engine, str(out), str(EPOCHS)]
-        with open(self.log, "a") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        descriptor, log = tempfile.mkstemp(".log", dir=out.parent)
+        with open(descriptor, "w") as file:
+            self.process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+        self.log = Path(log)
 
     def lines(self) -> list[str]:
-        return self.log.read_text().splitlines()
+        """Whole ones: the last may be half written."""
+        return self.log.read_text().rpartition("\n")[0].splitlines()
 
     def wait_for(self, wanted: Callable[[list[str]], bool], seconds: float = 180) -> list[str]:
         end = time.monotonic() + seconds
@@ -81,7 +84,7 @@ def program(engine: str, out: Path) -> Iterator[Program]:
         family = descendants(started.process.pid)
         for pid in (started.process.pid, *family):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                send(signal.SIGKILL, pid)
         started.process.wait()
 
 
@@ -115,11 +118,9 @@ def alive(pid: int) -> bool:
     return False
 
 
-def far_enough(lines: list[str]) -> bool:
-    """One run is done; another is in the midst, past its first checkpoint (which follows its epoch's progress)."""
-    ended = {line.split()[1] for line in lines if line.startswith("done")}
-    shares = {line.split()[1]: float(line.split()[2]) for line in lines if line.startswith("progress")}
-    return bool(ended) and any(2 / EPOCHS <= shares[key] <= 4 / EPOCHS for key in shares.keys() - ended)
+def send(number: signal.Signals, *pids: int) -> None:
+    for pid in pids:
+        os.kill(pid, number)
 
 
 def epochs_kept(out: Path) -> dict[str, int]:
@@ -130,10 +131,20 @@ def epochs_kept(out: Path) -> dict[str, int]:
 def test_sigkill_of_the_coordinator(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with program("local", out) as first:
-        first.wait_for(far_enough)
+        first.wait_for(lambda lines: any(line.startswith("done") for line in lines))
         workers = named(descendants(first.process.pid), "spawn_main")
         assert len(workers) == 2
-        os.kill(first.process.pid, signal.SIGKILL)
+
+        def a_run_in_its_midst_stands_still(_: list[str]) -> bool:
+            send(signal.SIGSTOP, first.process.pid, *workers)
+            found = any(epoch < EPOCHS - 1 for epoch in epochs_kept(out).values())
+            if not found:
+                send(signal.SIGCONT, first.process.pid, *workers)
+            return found
+
+        first.wait_for(a_run_in_its_midst_stands_still)
+        send(signal.SIGKILL, first.process.pid)
+        send(signal.SIGCONT, *workers)
         end = time.monotonic() + 30
         while any(map(alive, workers)):
             assert time.monotonic() < end, "workers outlive their coordinator"
@@ -141,15 +152,14 @@ def test_sigkill_of_the_coordinator(tmp_path: Path) -> None:
     before = {run.spec.hash: run.finished for run in stored(out)}
     assert 1 <= len(before) < len(mnist_program.SEEDS)
     kept = {key: epoch for key, epoch in epochs_kept(out).items() if key not in before and epoch < EPOCHS}
-    said = len(first.lines())
     with program("local", out) as second:
         lines = second.finish()
-    first_shares = {line.split()[1]: float(line.split()[2]) for line in reversed(lines[said:]) if "progress" in line}
+    first_shares = {line.split()[1]: float(line.split()[2]) for line in reversed(lines) if line.startswith("progress")}
     assert kept and all(first_shares[key] > kept[key] / EPOCHS for key in kept), "a run goes on from its checkpoint"
     after = {run.spec.hash: run for run in stored(out)}
     assert {key: after[key].finished for key in before} == before, "what was done was done again"
     assert histories(out) == undisturbed(EPOCHS), "an interrupted run ends with the same bits"
-    ended = [line.split()[1] for line in lines if line.startswith("done")]
+    ended = [line.split()[1] for line in (*first.lines(), *lines) if line.startswith("done")]
     assert len(ended) == len(set(ended))
     assert not list((out / "checkpoints").iterdir())
 

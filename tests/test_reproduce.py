@@ -145,12 +145,12 @@ def test_list_names_each_with_its_times(cli: Cli):
 def test_killed_at_random_moments_it_goes_on(cli: Cli):
     chance = random.Random(20171023)
     kills = 0
-    for _ in range(60):
+    for attempt in range(60):  # each with a little more time, in the end enough for a slow machine
         stored = {path.stem for path in (cli.out / "toy-quick" / "parts").glob("*.json")}
         cli.computed()
         process = cli.start("reproduce", "toy", TOY_SECONDS="0.1")
         try:
-            _, stderr = process.communicate(timeout=chance.uniform(0.3, 1.3))
+            _, stderr = process.communicate(timeout=chance.uniform(0.3, 1.3 + attempt / 10))
         except subprocess.TimeoutExpired:
             process.kill()
             _, stderr = process.communicate()
@@ -167,7 +167,7 @@ def test_killed_at_random_moments_it_goes_on(cli: Cli):
 
 def test_interrupt_keeps_what_is_finished(cli: Cli):
     unblock = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background ignores it
-    process = cli.start("reproduce", TOY_SECONDS="0.2", preexec_fn=unblock)
+    process = cli.start("reproduce", TOY_SECONDS="1", preexec_fn=unblock)
     deadline = time.monotonic() + 60
     while not (cli.out / "toy-quick" / "parts" / "part-1.json").exists():
         assert time.monotonic() < deadline
@@ -313,7 +313,9 @@ def test_two_at_once_are_refused(cli: Cli):
     while not (cli.out / "toy-quick").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    first.send_signal(signal.SIGSTOP)
     assert "another isrlu reproduce is writing in" in one_line(cli.run("reproduce", "toy"))
+    first.send_signal(signal.SIGCONT)
     assert first.wait(timeout=60) == 0
     first.communicate()
 

@@ -1,4 +1,4 @@
-"""Each example runs on its own, as a user would run it, and reaches the figure that its head names."""
+"""Examples and the code of pages run as a user would run them; an example reaches the figure that its head names."""
 
 import importlib.util
 import os
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
 # file -> packages it needs, what its last line must show
 EXPECTED = {
     "torch_classifier.py": (["torch", "sklearn"], lambda figure: figure > 0.95),
@@ -36,3 +37,13 @@ def test_example(name: str) -> None:
     assert done.returncode == 0, done.stderr
     figure = re.fullmatch(r".*: ([-+.\de]+)", done.stdout.splitlines()[-1])
     assert figure is not None and holds(float(figure.group(1))), done.stdout
+
+
+@pytest.mark.parametrize(("page", "heading"), [("README.md", "# isrlu"), ("docs/frameworks.md", "## NumPy")])
+def test_code_of_a_page(page: str, heading: str) -> None:
+    """As it stands, without a warning (which is an error in these tests)."""
+    pytest.importorskip("torch")
+    section = (ROOT / page).read_text().partition(heading + "\n")[2]
+    code = section.partition("```python\n")[2].partition("```")[0]
+    assert code
+    exec(code, {})

@@ -62,7 +62,7 @@ EXPERIMENTS = (
         title="Table 4: architecture 1 on MNIST",
         summary="eight rows of activation and dropout over several seeds, in both readings of the dense layer's width",
         quick="2 min",
-        full="4 h",
+        full="5 h",
         module="isrlu.paper.mnist.table4",
     ),
     Experiment(
@@ -70,7 +70,7 @@ EXPERIMENTS = (
         title="Table 5: architecture 2 on MNIST",
         summary="ISRLU and ELU in the deeper network over several seeds",
         quick="3 min",
-        full="6 h",
+        full="7 h",
         module="isrlu.paper.mnist.table5",
     ),
     Experiment(

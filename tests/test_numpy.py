@@ -198,6 +198,24 @@ def test_arrays_of_other_libraries():
     assert inp.isrlu(Foreign()).tolist() == inp.isrlu(np.float32([-1.0, 2.0])).tolist()
 
 
+@pytest.mark.parametrize("values", ([-1.0, 2.0], [-1, 2]), ids=("floats", "integers"))
+def test_objects_that_take_ufuncs_over(values):
+    class Frame:
+        """As a data frame: neither an array nor convertible to one, with a dtype of NumPy's."""
+
+        def __init__(self, values):
+            self.values = np.array(values)
+            self.dtype = self.values.dtype
+
+        def __array_ufunc__(self, ufunc, method, *operands, **keywords):
+            return Frame(getattr(ufunc, method)(*(getattr(each, "values", each) for each in operands), **keywords))
+
+    y = inp.isrlu(Frame(values), 3.0)
+    assert isinstance(y, Frame) and y.values.tolist() == [-0.5, 2.0]
+    assert inp.isru_sigmoid(Frame(values)).values.tolist() == inp.isru_sigmoid(values).tolist()
+    assert inp.isrlu(Frame(values), dtype=np.float32).values.dtype == np.float32
+
+
 def test_sigmoid_keeps_its_tail():
     x = -np.logspace(0, 18, 50)
     exact = 0.5 / ((1 + x**2 / 4) * (1 + np.abs(x) / np.sqrt(4 + x**2)))

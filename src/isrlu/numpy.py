@@ -67,14 +67,16 @@ def _general(name: str, method: str, operands: tuple[Any, ...], out: Any, keywor
     """The ufunc on whatever NumPy makes an array of; a dtype that it has no loop for is told in plain words."""
     ufunc = _ufuncs[name][check_method(method)]
     x, *alpha = operands
+    if alpha and keywords.get("dtype") is not None:  # alpha is not of that dtype: the loops of 16 bits take float32
+        wanted = np.dtype(keywords.pop("dtype"))
+        keywords["signature"] = (wanted, np.float64 if wanted == np.float64 else np.float32, wanted)
+    if not isinstance(x, np.ndarray) and hasattr(type(x), "__array_ufunc__"):  # it knows better what to do
+        return ufunc(x, *alpha, out=out, **keywords)
     if not isinstance(getattr(x, "dtype", None), np.dtype):  # a list, or another library's array
         x = np.asarray(x)
     if x.dtype.kind in "biu":  # as np.sqrt promotes them; beside alpha, a float, NumPy would take float64 for all
         x = x.astype(np.sqrt.resolve_dtypes((x.dtype, None))[1])
     dtype = x.dtype
-    if alpha and keywords.get("dtype") is not None:  # alpha is not of that dtype: the loops of 16 bits take float32
-        wanted = np.dtype(keywords.pop("dtype"))
-        keywords["signature"] = (wanted, np.float64 if wanted == np.float64 else np.float32, wanted)
     try:
         return ufunc(x, *alpha, out=out, **keywords)
     except TypeError:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from isrlu import accuracy
 from isrlu.bench import kernels, numpy, timer
-from isrlu.cli import app
+from isrlu.cli import app, main
 
 command = CliRunner()
 
@@ -49,14 +49,30 @@ def test_bench_numpy():
     assert done.exit_code == 0 and all(name in done.stdout for name in numpy.CONTENDERS)
 
 
-def test_an_instruction_set_that_is_not_there(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["isrlu", "bench", "kernels", "--simd", "mmx"])
-    from isrlu.cli import main
-
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("bench kernels --simd mmx", "instruction set 'mmx' is not available here: this CPU has"),
+        ("bench kernels --markdown /dev/null/table.md", "cannot write /dev/null/table.md: "),
+        ("bench numpy --json /dev/null/figures.json", "cannot write /dev/null/figures.json: "),
+        ("bench numpy --rounds 2 --size 99999999999999", "this machine has not enough memory for it: ask for less"),
+        ("bench torch --rounds 2 --size 99999999999999", "this machine has not enough memory for it: ask for less"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["isrlu", *arguments.split()])
     with pytest.raises(SystemExit) as exit_code:
         main()
     assert exit_code.value.code == 2
-    assert "instruction set 'mmx' is not available here: this CPU has" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"isrlu: {message}")
+
+
+@pytest.mark.parametrize("arguments", ("bench kernels --size 0", "train --threads 100000"))
+def test_a_number_out_of_range(arguments):
+    done = command.invoke(app, arguments.split())
+    assert done.exit_code == 2 and "Invalid value for" in done.stderr
 
 
 def test_sweep_finds_the_worst_input():

@@ -21,6 +21,8 @@ app.add_typer(bench, name="bench")
 results = typer.Typer(no_args_is_help=True, help="The stored training runs of the experiments.")
 app.add_typer(results, name="results")
 
+MOST_THREADS = 1024  # with many more, PyTorch ends in a segmentation fault
+
 
 @app.callback()
 def _root() -> None:
@@ -43,23 +45,29 @@ def info() -> None:
     rich.print(table)
 
 
-Json = Annotated[Path | None, typer.Option("--json", help="File for the figures; - for standard output.")]
+def _tried(option: typer.CallbackParam, path: Path | None) -> Path | None:
+    if path:
+        try_to_write(path, option.opts[0])
+    return path
+
+
+Json = Annotated[
+    Path | None, typer.Option("--json", callback=_tried, help="File for the figures; - for standard output.")
+]
+Markdown = Annotated[Path | None, typer.Option(callback=_tried, help="File for the table in Markdown.")]
 
 
 @app.command()
 def accuracy(
     quick: Annotated[bool, typer.Option("--quick", help="A sample instead of every float32.")] = False,
     simd: Annotated[list[str] | None, typer.Option(help="Instruction sets (all that this CPU has).")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="File for the table in Markdown.")] = None,
+    markdown: Markdown = None,
     json: Json = None,
 ) -> None:
     """Compare ISRLU, in every method and instruction set, with a reference of higher precision."""
     from isrlu import accuracy
     from isrlu.bench import show
 
-    for path, option in ((markdown, "--markdown"), (json, "--json")):
-        if path:
-            try_to_write(path, option)
     with show.progress("every float32" if not quick else "a sample of float32") as advance:
         found = accuracy.run(show.instruction_sets(simd), quick=quick, progress=advance)
     if markdown:
@@ -92,9 +100,9 @@ def bench_mnist(
 @bench.command("kernels")
 def bench_kernels(
     simd: Annotated[list[str] | None, typer.Option(help="Instruction sets (all that this CPU has).")] = None,
-    size: Annotated[list[int] | None, typer.Option(help="Elements (from first-level cache to memory).")] = None,
+    size: Annotated[list[int] | None, typer.Option(min=1, help="Elements (from first-level cache to memory).")] = None,
     rounds: Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")] = 25,
-    markdown: Annotated[Path | None, typer.Option(help="File for the table in Markdown.")] = None,
+    markdown: Markdown = None,
     json: Json = None,
 ) -> None:
     """ns and cycles per element of every kernel, and of ReLU, ELU, tanh and sigmoid."""
@@ -131,7 +139,7 @@ def bench_numpy(
 def bench_rnn(
     batch: Annotated[list[int] | None, typer.Option(min=1, help="Sequences (1 and 32).")] = None,
     hidden: Annotated[list[int] | None, typer.Option(min=1, help="Hidden units (64 to 512).")] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of the layers.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Threads of the layers.")] = 2,
     simd: Annotated[
         list[str] | None, typer.Option(help="Instruction sets of the gates (all that this CPU has).")
     ] = None,
@@ -156,7 +164,7 @@ def bench_rnn(
 @bench.command("torch")
 def bench_torch(
     size: Annotated[list[int] | None, typer.Option(min=1, help="Elements (from 16 to 16M).")] = None,
-    threads: Annotated[list[int] | None, typer.Option(min=1, help="Threads (1 and all).")] = None,
+    threads: Annotated[list[int] | None, typer.Option(min=1, max=MOST_THREADS, help="Threads (1 and all).")] = None,
     rounds: Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")] = 25,
     functions: Annotated[bool, typer.Option(help="Time the functions.")] = True,
     steps: Annotated[bool, typer.Option(help="Time the paper's networks and a compiled block.")] = True,
@@ -299,7 +307,7 @@ def train(
     evaluations: Annotated[int, typer.Option(help="Looks at the test set in an epoch.")] = 1,
     batch: Annotated[int, typer.Option(help="Images in a step.")] = 100,
     seed: Annotated[int, typer.Option(help="Of weights, order and dropout.")] = 0,
-    threads: Annotated[int, typer.Option(min=0, help="torch's threads; 0: as torch has it.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, max=MOST_THREADS, help="torch's threads; 0: as torch has it.")] = 0,
     data: Data = None,
     checkpoint: Annotated[Path | None, typer.Option(help="File to go on from, and to write after each epoch.")] = None,
     output: Annotated[Path | None, typer.Option("--json", help="File for the result.")] = None,
@@ -360,6 +368,10 @@ def main() -> None:
         if message is None:
             raise
         sys.exit(_complain(message))
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # PyTorch's word for it
+            raise
+        sys.exit(_complain("this machine has not enough memory for it: ask for less"))
 
 
 def _complain(message: str) -> int:

@@ -30,7 +30,7 @@ class _Gated:
 
     @classmethod
     def from_torch(cls, module: nn.Module, gates: str = "isru") -> Self:
-        """A new module with the options and a copy of the weights of torch.nn's."""
+        """A new module with the options and a copy of the weights of torch.nn's; those that are frozen stay so."""
         if not isinstance(module, cls.original):
             raise TypeError(f"{cls.__name__}.from_torch takes a torch.nn.{cls.__name__}, got {type(module).__name__}")
         weight = next(module.parameters())
@@ -39,6 +39,8 @@ class _Gated:
             module.input_size, module.hidden_size, **options, gates=gates, device=weight.device, dtype=weight.dtype
         )
         new.load_state_dict(module.state_dict())
+        for name, parameter in module.named_parameters():
+            new.get_parameter(name).requires_grad_(parameter.requires_grad)
         return new.train(module.training)
 
 

@@ -84,6 +84,6 @@ def layer(
         new = step(inputs[t], tuple(state[:n] for state in states), weights, GATES[gates])
         outputs[t] = new[0]
         states = tuple(
-            a if n == len(state) else torch.cat([a, state[n:]]) for a, state in zip(new, states, strict=True)
+            a if n == state.shape[0] else torch.cat([a, state[n:]]) for a, state in zip(new, states, strict=True)
         )
     return torch.cat(outputs), tuple(state.unsqueeze(0) for state in states)

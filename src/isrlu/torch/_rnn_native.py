@@ -78,7 +78,8 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        kept, tensors = ctx.saved_tensors[: ctx.kept], ctx.saved_tensors[ctx.kept :]
+        saved = ctx.saved_tensors  # once: a checkpoint computes them anew, and only one time
+        kept, tensors = saved[: ctx.kept], saved[ctx.kept :]
         plain = all(grad is None or grad.numel() == 0 or _native.takes(grad) for grad in grads)
         differentiate = _by_kernels if plain and not torch.is_grad_enabled() else _by_formula
         return None, *differentiate(ctx.how, kept, tensors, grads)

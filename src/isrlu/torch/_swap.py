@@ -44,15 +44,26 @@ def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> d
         warnings.warn(_nothing_found(model, replacements), stacklevel=2)
         return {}
     made = {module: _make(replacements[type(module)], module) for module in dict.fromkeys(found.values())}
+    owners = set()
     for name, old in found.items():
         parent, _, attribute = name.rpartition(".")
         owner = model.get_submodule(parent)
         setattr(owner, attribute, made[old])
-        if hasattr(owner, "activation_relu_or_gelu"):  # nn.TransformerEncoderLayer's fused way knows only these two
-            owner.activation_relu_or_gelu = 0  # type: ignore[assignment]
+        owners.add(owner)
+    _leave_fused_transformers(model, owners)
     for old, new in made.items():
         _take_over(old, new)
     return found
+
+
+def _leave_fused_transformers(model: nn.Module, changed: set[nn.Module]) -> None:
+    """nn.TransformerEncoder's fused way, and the nested tensors that it goes with, know only ReLU and GELU."""
+    for layer in changed:
+        if isinstance(layer, nn.TransformerEncoderLayer):
+            layer.activation_relu_or_gelu = 0
+    for encoder in model.modules():
+        if isinstance(encoder, nn.TransformerEncoder) and not changed.isdisjoint(encoder.layers):
+            encoder.use_nested_tensor = False
 
 
 def _make(factory: Factory, old: nn.Module) -> nn.Module:

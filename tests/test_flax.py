@@ -33,6 +33,12 @@ def test_learnable_alpha_starts_at_the_given_value(module, function, num_paramet
     assert layer(x.astype("bfloat16")).dtype == "bfloat16"
 
 
+def test_a_learned_alpha_of_16_bits_without_promotion() -> None:
+    with jax.numpy_dtype_promotion("strict"):
+        layer = ISRLU(3.0, learnable=True, param_dtype=jnp.bfloat16)
+        assert layer.alpha.dtype == "float32" and layer(jnp.ones(2, "bfloat16")).dtype == "bfloat16"
+
+
 def test_shapes_are_kept_or_refused() -> None:
     layer = ISRLU(learnable=True)
     assert layer(-1.0).shape == () and jax.vmap(layer)(jnp.ones(7)).shape == (7,)

@@ -28,6 +28,14 @@ def test_dtype_and_shape_are_kept(function, dtype) -> None:
         assert function(x[0], jnp.ones((4, 1))).shape == (4, 3)
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, "float8_e4m3fn"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_nothing_is_promoted_by_itself(function, dtype) -> None:
+    with jax.numpy_dtype_promotion("strict"):
+        x = jnp.array([-1.0, 2.0]).astype(dtype)
+        np.testing.assert_array_equal(function(x), function(x.astype("float32")).astype(dtype))
+
+
 def test_float64_is_float64() -> None:
     with jax.enable_x64(True):
         y = activations.isrlu(jnp.float64(-1.0), 0.1)

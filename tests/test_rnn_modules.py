@@ -204,6 +204,33 @@ def test_from_torch_takes_all_options() -> None:
     assert original.weight_ih_l0.abs().max() > 0, "the weights are a copy"
 
 
+def test_from_torch_keeps_what_is_frozen() -> None:
+    original = nn.GRU(5, 7)
+    original.weight_hh_l0.requires_grad_(False)
+    module = GRU.from_torch(original)
+    assert [name for name, parameter in module.named_parameters() if not parameter.requires_grad] == ["weight_hh_l0"]
+
+
+@pytest.mark.parametrize("layer", [LSTM, GRU])
+def test_checkpointing(layer) -> None:
+    module, x = layer(5, 7), torch.randn(4, 3, 5)
+    expected = torch.autograd.grad(module(x)[0].sum(), list(module.parameters()))
+    y, _ = torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False)
+    assert_same(torch.autograd.grad(y.sum(), list(module.parameters())), expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's own, in tracing
+@pytest.mark.filterwarnings("ignore:The tensor attributes self._flat_weights")  # as torch.nn's modules have it
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("layer", [LSTM, GRU])
+def test_export_for_any_batch(layer, strict) -> None:
+    module = layer(5, 7, batch_first=True).eval()
+    shapes = ({0: torch.export.Dim("batch")},)
+    exported = torch.export.export(module, (torch.randn(2, 4, 5),), dynamic_shapes=shapes, strict=strict).module()
+    x = torch.randn(6, 4, 5)
+    assert_same(exported(x), module(x))
+
+
 @pytest.mark.parametrize("layer, reference", [(LSTM, nn.LSTM), (GRU, nn.GRU)])
 def test_functional_call_sees_other_weights(layer, reference) -> None:
     module, original = pair(layer, reference, 5, 7)
@@ -293,9 +320,12 @@ def test_isru_gates_are_the_functions() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's own, in tracing
+@pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("layer, options", list(itertools.product([LSTM, GRU], OPTIONS[-2:])))
-def test_compiles_to_one_graph(layer, options) -> None:
+def test_compiles_to_one_graph(layer, options, dynamic) -> None:
     module = layer(5, 7, **options)
     x = torch.randn(4, 3, 5)
-    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager", dynamic=dynamic)
     assert_same(compiled(x), module(x))
+    weights = list(module.parameters())
+    assert_same(*(torch.autograd.grad(f(x)[0].sum(), weights) for f in (compiled, module)))

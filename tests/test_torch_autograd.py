@@ -221,6 +221,8 @@ def test_in_place_in_inference_mode() -> None:
         x = torch.full((4,), -1.0)
         assert it.isrlu(x, 3.0, inplace=True) is x
     assert x.eq(-0.5).all()
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+        it.isrlu(x, 3.0, inplace=True)
 
 
 @pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))

@@ -54,8 +54,11 @@ def test_compile_for_any_size() -> None:
     module = nn.Sequential(it.ISRLU(2.0), it.ISRU(learnable=True, num_parameters=3), it.ISRUSigmoid())
     compiled = torch.compile(module, fullgraph=True, dynamic=True)
     for size in (5, 6, 40):
-        x = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(size))
+        x = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(size), requires_grad=True)
         torch.testing.assert_close(compiled(x), module(x))
+        inputs = (x, module[1].log_alpha)
+        got, expected = (torch.autograd.grad(f(x).square().sum(), inputs) for f in (compiled, module))
+        torch.testing.assert_close(got, expected)
 
 
 def test_compile_fuses_the_formula_with_its_neighbours() -> None:
@@ -107,9 +110,10 @@ def test_make_fx_of_real_tensors_sees_the_formula() -> None:
     torch.testing.assert_close(graph(images() + 1), it.isrlu(images() + 1, 2.0))
 
 
-def test_jit_trace_sees_the_formula() -> None:
-    traced = torch.jit.trace(lambda x: it.isrlu(x, 2.0), images())
-    torch.testing.assert_close(traced(images() + 1), it.isrlu(images() + 1, 2.0))
+@pytest.mark.parametrize("alpha", (0.0, 2.0))
+def test_jit_trace_sees_the_formula(alpha: float) -> None:
+    traced = torch.jit.trace(lambda x: it.isrlu(x, alpha), images())
+    torch.testing.assert_close(traced(images() + 1), it.isrlu(images() + 1, alpha))
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float16))
@@ -131,6 +135,7 @@ def test_fake_tensors() -> None:
     with FakeTensorMode() as mode:
         fake = it.isrlu(torch.empty(2, 3), 2.0)
         assert fake.shape == (2, 3) and fake.fake_mode is mode
+        assert repr(it.ISRLU(2.0, learnable=True)) == "ISRLU(alpha=2.0, learnable=True, num_parameters=1)"
 
 
 class Tagged(Tensor):
@@ -209,17 +214,22 @@ def test_swap_of_a_shared_module() -> None:
     assert model["a"] is model["b"][0] and type(model["a"]) is it.ISRLU
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
 def test_swap_in_a_transformer_whose_inference_is_fused() -> None:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation=nn.ReLU(), batch_first=True)
     model = nn.TransformerEncoder(layer, 2).eval()
     x = torch.randn(3, 5, 8)
+    padding = torch.arange(5) >= torch.tensor([[5], [3], [4]])  # with it, and no gradient, tensors are nested
     with torch.no_grad():
         before = model(x)
+        model(x, src_key_padding_mask=padding)
     assert list(it.swap(model, {nn.ReLU: it.ISRLU})) == ["layers.0.activation", "layers.1.activation"]
     expected = model(x)  # with a gradient the layers go step by step
     with torch.no_grad():
         torch.testing.assert_close(model(x), expected)
+        padded = model(x, src_key_padding_mask=padding)
+    torch.testing.assert_close(padded, model(x, src_key_padding_mask=padding))
     assert not torch.allclose(expected, before, atol=1e-3)
 
 
@@ -230,6 +240,12 @@ def test_fx_traces_it(module: nn.Module) -> None:
     assert any(node.op == "call_function" and "isr" in node.name for node in traced.graph.nodes)
     x = torch.randn(3, 4)
     torch.testing.assert_close(traced(x), model(x))
+
+
+def test_fx_computes_a_learned_alpha_in_its_own_dtype() -> None:
+    module = it.ISRLU(3.3, learnable=True, dtype=torch.float64)
+    x = torch.tensor([-1.0, 2.0], dtype=torch.float64)
+    torch.testing.assert_close(torch.fx.symbolic_trace(module)(x), module(x), rtol=1e-15, atol=0)
 
 
 def test_swap_says_that_it_found_nothing() -> None:

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import ddp_program
+import numpy as np
 import pytest
 import torch
 import torch.multiprocessing as mp
@@ -66,6 +67,13 @@ def test_alpha_can_be_set() -> None:
         torch.testing.assert_close(module(batch()), it.isrlu(batch(), 3.0))
         with pytest.raises(ValueError, match="alpha must be a finite number >= 0, got -3"):
             module.alpha = -3
+
+
+def test_parameters_are_reset_to_the_alpha_that_was_given() -> None:
+    with torch.device("meta"):
+        module = it.ISRLU(3.0, learnable=True, num_parameters=np.int64(4))
+    module.to_empty(device="cpu").reset_parameters()
+    torch.testing.assert_close(module.alpha.detach(), torch.full((4,), 3.0))
 
 
 def test_fixed_alpha_is_no_parameter() -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any
 
 METHODS = ("full", "approx", "newton1", "newton2", "ieee", "kinney", "table")
@@ -40,7 +41,7 @@ def check_learnable_alpha(alpha: Any, learnable: bool, num_parameters: int = 1) 
     value = check_alpha(alpha)
     if learnable and value == 0:
         raise ValueError("a learnable alpha is positive: start it above 0")
-    if isinstance(num_parameters, bool) or not isinstance(num_parameters, int) or num_parameters < 1:
+    if isinstance(num_parameters, bool) or not isinstance(num_parameters, Integral) or num_parameters < 1:
         raise ValueError(f"num_parameters must be a whole number >= 1, got {num_parameters!r}")
     if not learnable and num_parameters != 1:
         raise ValueError(f"num_parameters={num_parameters!r} needs learnable=True")

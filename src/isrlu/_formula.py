@@ -20,9 +20,18 @@ import math
 from types import ModuleType
 from typing import Any
 
-# Of each dtype that is computed in: so large that 1 + far^2 is far^2 and far^-3 is 0, and so small that far^2 does not
-# overflow.
-FAR = {"float32": 2.0**60, "float64": 2.0**500}
+
+def computed(dtype: str) -> str:
+    """The dtype that `dtype` is computed in: itself or float32, from which it is rounded once, at the end."""
+    return "float64" if dtype == "float64" else "float32"
+
+
+def far(dtype: str) -> float:
+    """So large that 1 + far^2 is far^2 and far^-3 is 0, and so small that far^2 does not overflow.
+
+    A function, because Dynamo takes a number that lies in a module for a variable where shapes are dynamic.
+    """
+    return 2.0**500 if dtype == "float64" else 2.0**60
 
 
 def inverse_root(ops: ModuleType, x: Any, alpha: Any) -> Any:

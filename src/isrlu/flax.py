@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from isrlu import _formula
 from isrlu import jax as functions
 from isrlu._checks import check_learnable_alpha, require
 
@@ -45,7 +46,7 @@ class _WithAlpha(nnx.Module):
         if not self.learnable:
             return self._fixed
         log_alpha = self.log_alpha[...]
-        return jnp.exp(log_alpha.astype(jnp.promote_types(log_alpha.dtype, jnp.float32)))
+        return jnp.exp(log_alpha.astype(_formula.computed(log_alpha.dtype.name)))
 
     def __call__(self, x: Any) -> jax.Array:
         alpha, shape = self.alpha, jnp.shape(x)

@@ -51,13 +51,13 @@ def isru_sigmoid(x: Any) -> jax.Array:
     Array(0.5, dtype=float32)
     """
     x = _real(x)
-    return _sigmoid(x.astype(_compute_dtype(x.dtype))).astype(x.dtype)
+    return _sigmoid(x.astype(_formula.computed(x.dtype.name))).astype(x.dtype)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _apply(name: str, x: Any, alpha: Any) -> jax.Array:
     x, alpha = _real(x), _real(alpha)
-    compute = _compute_dtype(x.dtype)
+    compute = _formula.computed(x.dtype.name)
     alpha = jnp.minimum(alpha.astype(compute), jnp.finfo(compute).max)  # infinity times 0 would be NaN
     return _value_and_root(name, x.astype(compute), alpha)[0].astype(x.dtype)
 
@@ -66,7 +66,7 @@ def _apply(name: str, x: Any, alpha: Any) -> jax.Array:
 def _value_and_root(name: str, x: jax.Array, alpha: jax.Array) -> tuple[jax.Array, jax.Array]:
     """f and r of `_formula`. The derivatives of both are products of both: the rule below holds for every order."""
     formula = {"isrlu": _formula.isrlu, "isru": _formula.isru}[name]
-    return formula(jnp, x, alpha, _formula.FAR[x.dtype.name])
+    return formula(jnp, x, alpha, _formula.far(x.dtype.name))
 
 
 def _value_and_root_jvp(name: str, primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -91,7 +91,7 @@ _value_and_root.defjvp(_value_and_root_jvp, symbolic_zeros=True)
 
 @jax.custom_jvp
 def _sigmoid(x: jax.Array) -> jax.Array:
-    return _formula.isru_sigmoid(jnp, x, _formula.FAR[x.dtype.name])[0]
+    return _formula.isru_sigmoid(jnp, x, _formula.far(x.dtype.name))[0]
 
 
 @_sigmoid.defjvp
@@ -112,7 +112,3 @@ def _real(x: Any) -> jax.Array:
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         raise TypeError(f"isrlu takes real arrays, got {x.dtype}")
     return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
-
-
-def _compute_dtype(dtype: Any) -> Any:
-    return jnp.promote_types(dtype, jnp.float32)

@@ -232,8 +232,10 @@ def _floating(x: Any) -> Any:
 
 def _widened(x: Any) -> Any:
     """x in the dtype that it is computed in."""
-    return x if keras.backend.standardize_dtype(x.dtype) in _formula.FAR else ops.cast(x, "float32")
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    wide = _formula.computed(dtype)
+    return x if dtype == wide else ops.cast(x, wide)
 
 
 def _far(x: Any) -> float:
-    return _formula.FAR[keras.backend.standardize_dtype(x.dtype)]
+    return _formula.far(keras.backend.standardize_dtype(x.dtype))

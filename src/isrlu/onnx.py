@@ -70,10 +70,10 @@ def functions(compute: str = "float32", opset: int = OPSET) -> list[onnx.Functio
     """
     if opset < OLDEST:
         raise ValueError(f"the functions need opset {OLDEST} or later, got {opset}: see onnx.version_converter")
-    if compute not in _formula.FAR:
-        raise ValueError(f"unknown type to compute in {compute!r}: known are {', '.join(_formula.FAR)}")
+    if compute != _formula.computed(compute):
+        raise ValueError(f"unknown type to compute in {compute!r}: known are float32, float64")
     double = compute == "float64"
-    types: dict[str, Any] = {"name": "double" if double else "float", "far": _formula.FAR[compute]}
+    types: dict[str, Any] = {"name": "double" if double else "float", "far": _formula.far(compute)}
     types["largest"] = float(np.finfo(compute).max)
     types["type"] = onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
     return [

@@ -56,6 +56,8 @@ def per_channel(alpha: float | Tensor, x: Tensor) -> float | Tensor:
 
 
 def _inverse_root_unit(x: Tensor, alpha: float | Tensor, *, linear: bool) -> Tensor:
+    if not isinstance(alpha, Tensor) and alpha == 0:
+        return x.clone()
     wide = compute(x)
     if isinstance(alpha, Tensor):
         alpha = alpha.to(wide.dtype)
@@ -63,11 +65,11 @@ def _inverse_root_unit(x: Tensor, alpha: float | Tensor, *, linear: bool) -> Ten
         limit = torch.finfo(wide.dtype).max
         z = root * wide.clamp(-limit, limit)  # at infinity the gradient of alpha would be 0 times x
     else:
-        root = math.sqrt(alpha) or 1.0
+        root = math.sqrt(alpha)
         z = root * wide
     far = z < -BEND if linear else z.abs() > BEND
     same = wide >= 0 if linear else None
-    if isinstance(alpha, Tensor) or alpha == 0:  # then f(x) is x, and must not be computed where x^2 would overflow
+    if isinstance(alpha, Tensor):  # it may be 0: then f(x) is x, and must not be computed where x^2 would overflow
         far = far & (alpha > 0)
         huge = (wide.abs() > math.sqrt(torch.finfo(wide.dtype).max)) & (alpha == 0)
         same = huge if same is None else huge | same

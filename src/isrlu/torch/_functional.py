@@ -72,6 +72,13 @@ def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tens
     return _composite("isru_sigmoid", x, 1.0, inplace)
 
 
+def exp_alpha(log_alpha: Tensor) -> Tensor:
+    """A learned alpha from its logarithm, never less precise than float32."""
+    if _is_foreign(log_alpha):
+        return handle_torch_function(exp_alpha, (log_alpha,), log_alpha)
+    return torch.exp(log_alpha if log_alpha.dtype is torch.float64 else log_alpha.float())
+
+
 def _with_alpha(name: str, x: Tensor, alpha: float | Tensor, inplace: bool, method: str) -> Tensor:
     """The general way: check everything, then the kernels with autograd, or the formula."""
     if _is_foreign(x):

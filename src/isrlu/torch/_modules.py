@@ -50,21 +50,24 @@ class _WithAlpha(nn.Module):
             not self.learnable
         ):  # asked first: a parameter is found by Module.__getattr__, which takes as long as a small ReLU
             return self._fixed
-        log_alpha = self.log_alpha
-        return torch.exp(log_alpha if log_alpha.dtype is torch.float64 else log_alpha.float())
+        return _functional.exp_alpha(self.log_alpha)
 
     @alpha.setter
     def alpha(self, value: float) -> None:
-        number = check_learnable_alpha(value, self.learnable)
+        self._fixed = check_learnable_alpha(value, self.learnable)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set a learnable alpha to the number that was given last."""
         if self.learnable:
             with torch.no_grad():
-                self.log_alpha.fill_(math.log(number))
-        self._fixed = number
+                self.log_alpha.fill_(math.log(self._fixed))
 
     def extra_repr(self) -> str:
         parts = [f"alpha={self._fixed}"]
         if self.learnable:
-            values = [] if self.log_alpha.is_meta else cast(Tensor, self.alpha).tolist()
+            known = type(self.log_alpha) in (nn.Parameter, Tensor) and not self.log_alpha.is_meta  # no fake tensor
+            values = cast(Tensor, self.alpha).tolist() if known else []
             if values:
                 low, high = f"{min(values):.4g}", f"{max(values):.4g}"
                 parts = [f"alpha={low}" if low == high else f"alpha={low}..{high}"]

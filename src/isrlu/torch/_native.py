@@ -215,8 +215,9 @@ def _dense(x: Tensor) -> bool:
 
 
 def _may_be_overwritten(x: Tensor, wanted: bool) -> bool:
-    """Whether a kernel may write into x: dense, and, where autograd watches, neither a leaf nor a view of another."""
-    return _dense(x) and not (wanted and (x._is_view() or (x.requires_grad and x.is_leaf)))
+    """Whether a kernel may write into x: dense, not frozen, and, where autograd watches, no leaf or view of another."""
+    frozen = x.is_inference() and not torch.is_inference_mode_enabled()
+    return _dense(x) and not frozen and not (wanted and (x._is_view() or (x.requires_grad and x.is_leaf)))
 
 
 @functools.cache

@@ -14,11 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from isrlu import _formula
-from isrlu._formula import inverse_root, isru_sigmoid
+from isrlu._formula import far, inverse_root, isru_sigmoid
 from isrlu.torch._formula import compute
-
-FAR = {torch.float32: _formula.FAR["float32"], torch.float64: _formula.FAR["float64"]}
 
 
 def value(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
@@ -87,16 +84,20 @@ def _isru(x: Tensor, alpha: float | Tensor) -> Tensor:
     if not isinstance(alpha, Tensor):
         if alpha == 0:
             return x.clone()
-        limit = min(FAR[x.dtype] / math.sqrt(alpha), torch.finfo(x.dtype).max)
+        limit = min(_far(x) / math.sqrt(alpha), torch.finfo(x.dtype).max)
         m = x.clamp(-limit, limit)
         return m / torch.sqrt(1 + (alpha * m) * m)
-    limits = (FAR[x.dtype] / alpha.sqrt()).clamp(max=torch.finfo(x.dtype).max)
+    limits = (_far(x) / alpha.sqrt()).clamp(max=torch.finfo(x.dtype).max)
     m = torch.clamp(x, -limits, limits)
     return torch.where(alpha == 0, x, m / torch.sqrt(1 + (alpha * m) * m))
 
 
 def _sigmoid(x: Tensor) -> Tensor:
-    return isru_sigmoid(torch, x, FAR[x.dtype])[0]
+    return isru_sigmoid(torch, x, _far(x))[0]
+
+
+def _far(x: Tensor) -> float:
+    return far("float64" if x.dtype is torch.float64 else "float32")
 
 
 def _like(alpha: float | Tensor, x: Tensor) -> float | Tensor:

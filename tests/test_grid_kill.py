@@ -112,10 +112,11 @@ def named(pids: list[int], text: str) -> list[int]:
     return found
 
 
-def alive(pid: int) -> bool:
+def state(pid: int) -> str:
+    """R for running, S for asleep, T for stopped, Z for a zombie..., as /proc has it; X for a process that is gone."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return "X"
 
 
 def send(number: signal.Signals, *pids: int) -> None:
@@ -134,19 +135,23 @@ def test_sigkill_of_the_coordinator(tmp_path: Path) -> None:
         first.wait_for(lambda lines: any(line.startswith("done") for line in lines))
         workers = named(descendants(first.process.pid), "spawn_main")
         assert len(workers) == 2
+        family = first.process.pid, *workers
 
         def a_run_in_its_midst_stands_still(_: list[str]) -> bool:
-            send(signal.SIGSTOP, first.process.pid, *workers)
+            send(signal.SIGSTOP, *family)
+            while not all(state(pid) == "T" for pid in family):
+                time.sleep(0.001)
             found = any(epoch < EPOCHS - 1 for epoch in epochs_kept(out).values())
             if not found:
-                send(signal.SIGCONT, first.process.pid, *workers)
+                send(signal.SIGCONT, *family)
             return found
 
         first.wait_for(a_run_in_its_midst_stands_still)
-        send(signal.SIGKILL, first.process.pid)
+        first.process.kill()
+        first.process.wait()
         send(signal.SIGCONT, *workers)
         end = time.monotonic() + 30
-        while any(map(alive, workers)):
+        while any(state(pid) not in "XZ" for pid in workers):
             assert time.monotonic() < end, "workers outlive their coordinator"
             time.sleep(0.05)
     before = {run.spec.hash: run.finished for run in stored(out)}

@@ -210,6 +210,12 @@ def test_objects_that_take_ufuncs_over(values):
         def __array_ufunc__(self, ufunc, method, *operands, **keywords):
             return Frame(getattr(ufunc, method)(*(getattr(each, "values", each) for each in operands), **keywords))
 
+    class Series(Frame):
+        def astype(self, dtype):
+            return Series(self.values.astype(dtype))
+
+    for dtype in (np.int8, np.int16):  # as np.sqrt promotes them
+        assert inp.isrlu(Series(np.array(values, dtype))).values.dtype == np.sqrt(np.ones(1, dtype)).dtype
     y = inp.isrlu(Frame(values), 3.0)
     assert isinstance(y, Frame) and y.values.tolist() == [-0.5, 2.0]
     assert inp.isru_sigmoid(Frame(values)).values.tolist() == inp.isru_sigmoid(values).tolist()

@@ -314,8 +314,10 @@ def test_two_at_once_are_refused(cli: Cli):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     first.send_signal(signal.SIGSTOP)
-    assert "another isrlu reproduce is writing in" in one_line(cli.run("reproduce", "toy"))
-    first.send_signal(signal.SIGCONT)
+    try:
+        assert "another isrlu reproduce is writing in" in one_line(cli.run("reproduce", "toy"))
+    finally:
+        first.send_signal(signal.SIGCONT)
     assert first.wait(timeout=60) == 0
     first.communicate()
 

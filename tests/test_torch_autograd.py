@@ -216,6 +216,16 @@ def test_in_place_errors_are_pytorchs(f) -> None:
     assert leaf.eq(-1).all() and expanded.eq(-1).all()
 
 
+@pytest.mark.parametrize("alpha", (0.0, torch.tensor(0.0)), ids=("number", "tensor"))
+@pytest.mark.parametrize("inplace", (False, True))
+@pytest.mark.parametrize("function", (it.isrlu, it.isru))
+def test_second_derivative_of_alpha_0_is_0(function, inplace: bool, alpha) -> None:
+    x = torch.tensor([-3e38, -1.0, 0.0, 2.0, 3e38], requires_grad=True)
+    (slope,) = torch.autograd.grad(function(x.clone(), alpha, inplace).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(slope.square().sum(), x)
+    assert slope.eq(1).all() and second.eq(0).all()
+
+
 def test_in_place_in_inference_mode() -> None:
     with torch.inference_mode():
         x = torch.full((4,), -1.0)

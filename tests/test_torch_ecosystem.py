@@ -233,6 +233,13 @@ def test_swap_in_a_transformer_whose_inference_is_fused() -> None:
     assert not torch.allclose(expected, before, atol=1e-3)
 
 
+def test_swap_in_a_copy_of_a_transformer_layer() -> None:
+    layer = nn.Sequential(nn.ReLU())
+    layer.activation_relu_or_gelu = 1
+    it.swap(layer, {nn.ReLU: it.ISRLU})
+    assert layer.activation_relu_or_gelu == 0
+
+
 @pytest.mark.parametrize("module", [it.ISRLU(2.0), it.ISRU(learnable=True), it.ISRUSigmoid(method="approx")], ids=repr)
 def test_fx_traces_it(module: nn.Module) -> None:
     model = nn.Sequential(nn.Linear(4, 4), module)

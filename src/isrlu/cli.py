@@ -54,7 +54,9 @@ def _tried(option: typer.CallbackParam, path: Path | None) -> Path | None:
 Json = Annotated[
     Path | None, typer.Option("--json", callback=_tried, help="File for the figures; - for standard output.")
 ]
-Markdown = Annotated[Path | None, typer.Option(callback=_tried, help="File for the table in Markdown.")]
+Markdown = Annotated[
+    Path | None, typer.Option(callback=_tried, help="File for the table in Markdown; - for standard output.")
+]
 
 
 @app.command()

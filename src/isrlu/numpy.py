@@ -70,17 +70,18 @@ def _general(name: str, method: str, operands: tuple[Any, ...], out: Any, keywor
     if alpha and keywords.get("dtype") is not None:  # alpha is not of that dtype: the loops of 16 bits take float32
         wanted = np.dtype(keywords.pop("dtype"))
         keywords["signature"] = (wanted, np.float64 if wanted == np.float64 else np.float32, wanted)
-    if not isinstance(x, np.ndarray) and hasattr(type(x), "__array_ufunc__"):  # it knows better what to do
-        return ufunc(x, *alpha, out=out, **keywords)
-    if not isinstance(getattr(x, "dtype", None), np.dtype):  # a list, or another library's array
+    if not hasattr(type(x), "__array_ufunc__"):  # a number, a list, or another library's array
         x = np.asarray(x)
-    if x.dtype.kind in "biu":  # as np.sqrt promotes them; beside alpha, a float, NumPy would take float64 for all
-        x = x.astype(np.sqrt.resolve_dtypes((x.dtype, None))[1])
-    dtype = x.dtype
+    dtype = getattr(x, "dtype", None)
+    if not isinstance(dtype, np.dtype):  # such as a data frame, which takes ufuncs over
+        return ufunc(x, *alpha, out=out, **keywords)
+    if dtype.kind in "biu" and hasattr(x, "astype"):
+        # as np.sqrt promotes them; beside alpha, a float, NumPy would take float64 for all
+        x = x.astype(np.sqrt.resolve_dtypes((dtype, None))[1])
     try:
         return ufunc(x, *alpha, out=out, **keywords)
     except TypeError:
-        if (dtype.kind == "f" and dtype.itemsize <= 8) or dtype.name == "bfloat16":
+        if (dtype.kind in "biuf" and dtype.itemsize <= 8) or dtype.name == "bfloat16":
             raise
         accepted = "real numbers (float16, bfloat16, float32, float64, integers)"
         raise TypeError(f"{name} takes {accepted}, got {dtype}") from None

@@ -55,10 +55,16 @@ def per_channel(alpha: float | Tensor, x: Tensor) -> float | Tensor:
     return alpha.reshape(()) if alpha.numel() == 1 else alpha.reshape(alpha.numel(), *[1] * (x.dim() - 2))
 
 
+def tensor_if_zero(alpha: float | Tensor, x: Tensor) -> float | Tensor:
+    """0 as a tensor: what keeps an alpha of 0 from infinities and NaN is done for tensors, which may hold one."""
+    if isinstance(alpha, Tensor) or alpha != 0:
+        return alpha
+    return torch.zeros((), dtype=x.dtype, device=x.device)
+
+
 def _inverse_root_unit(x: Tensor, alpha: float | Tensor, *, linear: bool) -> Tensor:
-    if not isinstance(alpha, Tensor) and alpha == 0:
-        return x.clone()
     wide = compute(x)
+    alpha = tensor_if_zero(alpha, wide)
     if isinstance(alpha, Tensor):
         alpha = alpha.to(wide.dtype)
         root: float | Tensor = torch.where(alpha > 0, alpha, 1.0).sqrt()

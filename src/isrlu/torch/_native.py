@@ -182,8 +182,9 @@ def _backward_from_output(
     wide, g = _formula.compute(y), _formula.compute(grad)
     if function == "isru_sigmoid":
         return (g * 2 * (wide * (1 - wide)).clamp(min=0).pow(1.5)).to(y.dtype), None
-    a = _formula.per_channel(alpha, y)
-    slope = (1 - (a * wide) * wide).clamp(min=0).pow(1.5)
+    a = _formula.tensor_if_zero(_formula.per_channel(alpha, y), wide)
+    bent = torch.where(a == 0, 0.0, wide) if isinstance(a, Tensor) else wide  # 0 times the square's derivative is NaN
+    slope = (1 - (a * bent) * bent).clamp(min=0).pow(1.5)
     by_alpha = -0.5 * (wide * wide * wide)
     if function == "isrlu":
         slope, by_alpha = torch.where(wide >= 0, 1.0, slope), torch.where(wide >= 0, 0.0, by_alpha)

@@ -57,13 +57,13 @@ def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> d
 
 
 def _leave_fused_transformers(model: nn.Module, changed: set[nn.Module]) -> None:
-    """nn.TransformerEncoder's fused way, and the nested tensors that it goes with, know only ReLU and GELU."""
+    """The fused way of nn.TransformerEncoder (and of copies of it), and its nested tensors, know only ReLU and GELU."""
     for layer in changed:
-        if isinstance(layer, nn.TransformerEncoderLayer):
-            layer.activation_relu_or_gelu = 0
+        if hasattr(layer, "activation_relu_or_gelu"):
+            layer.activation_relu_or_gelu = 0  # type: ignore[assignment]
     for encoder in model.modules():
-        if isinstance(encoder, nn.TransformerEncoder) and not changed.isdisjoint(encoder.layers):
-            encoder.use_nested_tensor = False
+        if hasattr(encoder, "use_nested_tensor") and not changed.isdisjoint(encoder.modules()):
+            encoder.use_nested_tensor = False  # type: ignore[assignment]
 
 
 def _make(factory: Factory, old: nn.Module) -> nn.Module:

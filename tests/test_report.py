@@ -1,5 +1,6 @@
 """The report in a real browser: nothing is missing, the explorer follows its slider, and the console stays silent."""
 
+import io
 import math
 import os
 import re
@@ -104,6 +105,24 @@ def test_needs_no_network(results: Path):
     html = (results / "report.html").read_text()
     assert not re.findall(r"""(?:src|href)=["'](?!#|data:)[^"']+""", re.sub(r'xlink:href="#', 'href="#', html))
     assert "@import" not in html and "url(http" not in html and "fetch(" not in html
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe"], ids=["empty", "no text"])
+def test_a_damaged_figure_costs_its_experiment_alone(results: Path, tmp_path: Path, content: bytes):
+    folder = tmp_path / "results"
+    shutil.copytree(results, folder)
+    svg = next((folder / "figure1-quick").glob("*.svg"))
+    svg.write_bytes(content)
+    warnings: list[str] = []
+    page = build.write(folder, warn=warnings.append).read_text()
+    assert len(warnings) == 1 and f"its figure {svg.name} is damaged" in warnings[0]
+    assert "<svg" in page
+
+
+def test_a_title_is_no_formula():
+    made, axes = style.panel("data of a$^$b", "x", "y")
+    made.savefig(io.BytesIO(), format="svg")
+    assert axes.get_title() == "data of a$^$b"
 
 
 def test_every_colour_of_a_figure_has_a_shade_on_the_page():

@@ -18,7 +18,7 @@ from isrlu.paper.mnist import train as training
 from isrlu.paper.mnist.spec import Spec
 from isrlu.paper.mnist.train import History, train
 from isrlu.paper.runs.arrays import Arrays
-from isrlu.paper.runs.work import Diverged
+from isrlu.paper.runs.work import Diverged, checkpoint_path, execute
 
 SMALL = Spec(activation="relu", width=16, epochs=3, batch=50, data="small")
 FILES = Path(__file__).parent
@@ -216,6 +216,28 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, arrays: Arrays) -> None:
         train(SMALL, arrays, checkpoint=tmp_path)
 
 
+def test_a_run_of_a_grid_with_a_damaged_checkpoint_starts_anew(tmp_path: Path, arrays: Arrays) -> None:
+    checkpoint_path(tmp_path, SMALL).write_bytes(b"half of a state")
+    run = execute(SMALL, arrays, tmp_path)
+    expected = dataclasses.asdict(dataclasses.replace(train(SMALL, arrays), seconds=0.0))
+    assert run.status == "done" and {**run.result["history"], "seconds": 0.0} == expected
+
+
+def test_only_the_command_is_one_of_several_processes(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")  # a scheduler may have left it
+    assert train(SMALL, arrays).test_accuracy
+    for count, message in (
+        ("2", "is 2, but torchrun did not start this: "),
+        ("x", "is 'x', but a number of processes"),
+    ):
+        done = isrlu(*TRAIN, env={**os.environ, "WORLD_SIZE": count})
+        assert (
+            done.returncode == 2
+            and done.stderr.startswith(f"isrlu: WORLD_SIZE {message}")
+            and done.stderr.count("\n") == 1
+        )
+
+
 def test_other_data_is_refused(arrays: Arrays) -> None:
     with pytest.raises(UserError, match="specified for data 'mnist', but 'small' was given"):
         train(dataclasses.replace(SMALL, data="mnist"), arrays)
@@ -244,17 +266,23 @@ TRAIN = ("train", "--data", "digits", "--activation", "relu", "--width", "16", "
 
 def test_command_writes_the_result(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     board, result = tmp_path / "board", tmp_path / "run.json"
     terminal = {**os.environ, "FORCE_COLOR": "1"}
-    done = isrlu(*TRAIN, "--json", str(result), "--tensorboard", str(board), env=terminal)
+    options = ("--json", str(result), "--evaluations", "3", "--tensorboard", str(board))
+    done = isrlu(*TRAIN, *options, env=terminal)
     assert done.returncode == 0, done.stderr
     assert "starts" in done.stdout, "the live line"
     assert "epoch 2/2, loss" in done.stdout and "images/s" in done.stdout and "not MNIST" in done.stdout
     record = json.loads(result.read_text())
     assert record["status"] == "done" and record["environment"]["threads"] == 1
     assert "not MNIST" in record["data"]
-    (events,) = board.iterdir()
-    assert b"mean activation/layer 4" in events.read_bytes()
+    found = EventAccumulator(str(board)).Reload()
+    per_epoch = record["history"]["steps_per_epoch"]
+    assert [event.step for event in found.Scalars("mean activation/layer 4")] == [per_epoch, 2 * per_epoch]
+    assert [event.step for event in found.Scalars("accuracy/test")] == record["history"]["test_steps"]
+    assert len(record["history"]["test_steps"]) == 6
 
 
 def test_command_without_a_terminal_prints_a_line_at_each_look() -> None:

@@ -4,6 +4,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,5 +50,5 @@ def capture() -> dict[str, Any]:
         "os": f"{platform.system()} {platform.release()} {platform.machine()}",
         "versions": versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }

@@ -110,7 +110,7 @@ def _locate(folder: Path, name: str) -> Path:
 def _sums_beside(folder: Path) -> dict[str, str]:
     """name -> SHA-256 from the folder's SHA256SUMS, as the sha256sum tool writes it."""
     path = folder / "SHA256SUMS"
-    lines = path.read_text().splitlines() if path.is_file() else []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     pairs = (line.split(maxsplit=1) for line in lines)
     return {pair[1].lstrip("*"): pair[0].lower() for pair in pairs if len(pair) == 2}
 

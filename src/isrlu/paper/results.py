@@ -97,9 +97,8 @@ class Store:
             record = Record(**{**data, "result": Result.from_json(data["result"])})
             if (record.experiment, record.preset) != (experiment, preset):
                 raise ValueError(f"it is the result of {record.experiment}, {record.preset}")
-            missing = [f.name for f in record.result.figures if not path.with_name(f"{f.name}.svg").exists()]
-            if missing:
-                raise ValueError(f"its figure {missing[0]}.svg is gone")
+            for figure in record.result.figures:
+                load_svg(path.with_name(f"{figure.name}.svg"))
             return record
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise _set_aside(path, error) from None
@@ -120,8 +119,8 @@ class Store:
         """Why the experiment failed when it last ran, if it did."""
         path = self.folder(experiment, preset).path / "failure.json"
         try:
-            return read_json(path)["reason"] if path.exists() else None
-        except Damaged as error:
+            return str(dict(read_json(path)).get("reason", "unknown")) if path.exists() else None
+        except (Damaged, TypeError, ValueError) as error:
             self.warn(str(error))
             return None
 
@@ -175,6 +174,19 @@ def _set_aside(path: Path, error: Exception) -> Damaged:
     with _storing(path):
         os.replace(path, aside)
     return Damaged(f"{path} is damaged ({type(error).__name__}: {error}): set aside as {aside.name}")
+
+
+def load_svg(path: Path) -> str:
+    """A figure's text; ValueError where there is none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"its figure {path.name} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        text = ""
+    if "<svg" not in text:
+        raise ValueError(f"its figure {path.name} is damaged")
+    return text
 
 
 def _plain(value: Any) -> Any:

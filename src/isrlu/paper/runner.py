@@ -43,7 +43,8 @@ def reproduce(
     with store.exclusive():
         for entry in entries:
             try:
-                _run(entry, store, preset, again, console, options or {})
+                if not _run(entry, store, preset, again, console, options or {}):
+                    failed.append(entry.name)
                 finished += 1
             except KeyboardInterrupt:
                 warn(f"stopped in {entry.name}; {finished} of {len(entries)} are finished: the same command goes on")
@@ -63,7 +64,8 @@ def reproduce(
 
 def _run(
     entry: Experiment, store: Store, preset: str, again: bool, console: Console, options: Mapping[str, Any]
-) -> None:
+) -> bool:
+    """Whether all of it ran, now or before: runs that crashed leave an experiment without them."""
     folder = store.folder(entry.name, preset)
     if again:
         folder.forget_parts()
@@ -76,7 +78,7 @@ def _run(
     if record is not None and registry.is_current(entry, record.environment, context):
         date = str(record.environment.get("date", "before"))[:10]
         console.print(f"[green]done[/] {entry.name} ({preset}, {date}; --again repeats it)", highlight=False)
-        return
+        return True
     start = time.perf_counter()
     with _Watch(entry, preset, console) as watch:
         found = registry.load(entry)(dataclasses.replace(context, progress=watch.progress))
@@ -86,6 +88,7 @@ def _run(
     captured = {**environment.capture(), "seeds": found.seeds, **found.environment}
     store.save(Record(entry.name, preset, round(seconds, 2), captured, found))
     show.result(console, entry, found)
+    return not found.environment.get("runs", {}).get("crashed")
 
 
 def _report(out: Path, console: Console) -> None:

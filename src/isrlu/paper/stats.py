@@ -22,7 +22,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean over seeds of a - b, its 95 % half width, and p of "no difference" (paired t-test; None for one seed)."""
+    """Mean over seeds of a - b, its 95 % half width, and p of "no difference" (paired t-test; None: it can't tell)."""
 
     value: float
     half: float | None
@@ -55,8 +55,10 @@ def paired(first: Mapping[Any, float], second: Mapping[Any, float]) -> Differenc
     value = float(differences.mean())
     if len(keys) < 2:
         return Difference(value, None, None, len(keys))
-    if np.ptp(differences) == 0.0:  # t is 0/0 or infinite
-        return Difference(value, 0.0, 1.0 if value == 0.0 else 0.0, len(keys))
+    if np.ptp(differences) <= 1e-9 * max(1.0, abs(value)):  # t is 0/0 or infinite
+        if value == 0.0:
+            return Difference(0.0, 0.0, 1.0, len(keys))
+        return Difference(value, None, None, len(keys))  # accuracies have steps: equal ones do not tell the spread
     p = float(stats.ttest_1samp(differences, 0.0).pvalue)
     return Difference(value, _half(differences), p, len(keys))
 

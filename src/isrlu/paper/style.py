@@ -54,7 +54,8 @@ def panel(title: str, x: str, y: str, *, width: float = 5.4, height: float = 3.7
         made = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(made)
         axes = made.subplots()
-        axes.set(title=title, xlabel=x, ylabel=y)
+        axes.set(xlabel=x, ylabel=y)
+        axes.set_title(title, parse_math=False)  # it may name a folder of data
         axes.tick_params(colors=INK)
         return made, axes
 

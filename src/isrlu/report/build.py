@@ -9,7 +9,7 @@ from pathlib import Path
 from isrlu._errors import UserError
 from isrlu.paper import numbers, registry
 from isrlu.paper.experiment import VERDICTS, Cell, Claim, Column, Experiment, Result, Table
-from isrlu.paper.results import PRESETS, Damaged, Record, Store
+from isrlu.paper.results import PRESETS, Damaged, Record, Store, load_svg
 from isrlu.paper.results import write as write_file
 
 NAME = "report.html"
@@ -96,7 +96,7 @@ def _section(store: Store, entry: Experiment) -> Section:
         if record:
             folder = store.folder(entry.name, preset).path
             names = [figure.name for figure in record.result.figures]
-            return Section(entry, record, None, {name: _inline((folder / f"{name}.svg").read_text()) for name in names})
+            return Section(entry, record, None, {name: _inline(load_svg(folder / f"{name}.svg")) for name in names})
         failure = failure or store.load_failure(entry.name, preset)
     return Section(entry, None, failure, {})
 

@@ -1,6 +1,7 @@
 """`isrlu train`: one run with a live line."""
 
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,7 +40,7 @@ def train_one(
     source, reason = datasets.find_or_digits(data)
     loaded = datasets.load(source)
     spec = Spec.from_json({**options, "data": loaded.identity})
-    ranks = distributed.Ranks()
+    ranks = distributed.Ranks.of_torchrun()
     used = distributed.threads(threads)
     keep_memory()
     if ranks.first:
@@ -61,7 +62,7 @@ def train_one(
     status = {"status": "done", "reason": ""}
     try:
         with live:
-            history = train(spec, Arrays(loaded), checkpoint=checkpoint, watch=watch)
+            history = train(spec, Arrays(loaded), checkpoint=checkpoint, watch=watch, ranks=ranks)
         numbers = summary(history)
     except Diverged as error:
         history, numbers, status = error.history, {}, {"status": "diverged", "reason": str(error)}
@@ -95,9 +96,10 @@ def _board(folder: Path | None) -> Callable[[Any], None]:
         writer.add_scalar("loss/train", history.train_loss[-1], step)
         writer.add_scalar("loss/test", history.test_loss[-1], step)
         writer.add_scalar("accuracy/test", history.test_accuracy[-1], step)
-        for layer, (mean, median) in enumerate(zip(history.unit_mean[-1], history.unit_median[-1], strict=True), 1):
-            writer.add_scalar(f"mean activation/layer {layer}", mean, step)
-            writer.add_scalar(f"median activation/layer {layer}", median, step)
+        if math.ceil(step / history.steps_per_epoch) == history.unit_epochs[-1]:  # at an epoch's end: tracked there
+            for layer, (mean, median) in enumerate(zip(history.unit_mean[-1], history.unit_median[-1], strict=True), 1):
+                writer.add_scalar(f"mean activation/layer {layer}", mean, step)
+                writer.add_scalar(f"median activation/layer {layer}", median, step)
         writer.flush()
 
     return write

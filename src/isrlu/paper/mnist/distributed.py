@@ -1,20 +1,34 @@
 """The processes that share one run: one, unless torchrun started several (gloo)."""
 
 import os
+from typing import Self
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from isrlu._errors import UserError
+
 
 class Ranks:
     """This process's rank and the number of them; every method does nothing where there is only one."""
 
-    def __init__(self) -> None:
-        self.count = int(os.environ.get("WORLD_SIZE", "1"))
-        if self.count > 1 and not dist.is_initialized():
-            dist.init_process_group("gloo")
-        self.rank = dist.get_rank() if self.count > 1 else 0
+    def __init__(self, count: int = 1) -> None:
+        self.count = count
+        if count > 1 and not dist.is_initialized():
+            try:
+                dist.init_process_group("gloo")
+            except ValueError as error:  # not all of torchrun's variables are there
+                raise UserError(f"WORLD_SIZE is {count}, but torchrun did not start this: {error}") from None
+        self.rank = dist.get_rank() if count > 1 else 0
+
+    @classmethod
+    def of_torchrun(cls) -> Self:
+        """Those that torchrun started; else one."""
+        count = os.environ.get("WORLD_SIZE", "1")
+        if not count.isdecimal():
+            raise UserError(f"WORLD_SIZE is {count!r}, but a number of processes is wanted: unset it, or use torchrun")
+        return cls(int(count))
 
     @property
     def first(self) -> bool:

@@ -50,11 +50,18 @@ class History:
 Watch = Callable[[History, float], None]  # called after each point of the training loss: so far, images/s
 
 
-def train(spec: Spec, arrays: Arrays, *, checkpoint: Path | None = None, watch: Watch | None = None) -> History:
-    """Run `spec` to its end, from its last checkpoint if there is one; raises Diverged."""
+def train(
+    spec: Spec,
+    arrays: Arrays,
+    *,
+    checkpoint: Path | None = None,
+    watch: Watch | None = None,
+    ranks: Ranks | None = None,
+) -> History:
+    """Run `spec` to its end, from its last checkpoint if there is one; alone, or as one of `ranks`. Raises Diverged."""
     if arrays.identity != spec.data:
         raise UserError(f"the run is specified for data {spec.data!r}, but {arrays.identity!r} was given")
-    run = _Run(spec, arrays, Ranks())
+    run = _Run(spec, arrays, ranks or Ranks())
     if checkpoint and checkpoint.exists():
         run.epoch, run.step, run.history = load_checkpoint(checkpoint, spec, run.network, run.optimiser, History)
     else:

@@ -14,6 +14,10 @@ from isrlu.paper.runs.spec import RunSpec
 T = TypeVar("T")
 
 
+class DamagedCheckpoint(UserError):
+    """What a run left of itself can't be read."""
+
+
 class CannotSave(UserError):
     """There is no place for checkpoints: no other run would fare better."""
 
@@ -60,5 +64,5 @@ def load_checkpoint(
     except OSError as error:
         raise UserError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
     except Exception as error:  # torch.load raises whatever the broken bytes lead it to
-        name = type(error).__name__
-        raise UserError(f"the checkpoint {path} is damaged ({name}): delete it to start this run anew") from None
+        what = f"the checkpoint {path} is damaged ({type(error).__name__})"
+        raise DamagedCheckpoint(f"{what}: delete it to start this run anew") from None

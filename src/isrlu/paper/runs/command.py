@@ -8,6 +8,7 @@ import rich
 from rich.markup import escape
 from rich.table import Table
 
+from isrlu._files import try_to_write
 from isrlu.paper import results
 from isrlu.paper.runs.store import RunStore
 from isrlu.paper.runs.study import store_path
@@ -26,6 +27,8 @@ def merge(stores: Sequence[Path], out: Path) -> None:
 
 def show(out: Path, output: Path | None) -> None:
     """List the runs; with `output`, write them with their histories as JSON."""
+    if output:
+        try_to_write(output, "--json")
     with RunStore(store_path(out), write=False) as store:
         runs = list(store.all())
     if output:
@@ -33,7 +36,7 @@ def show(out: Path, output: Path | None) -> None:
         results.write_json(output, {"runs": records})
     table = Table(box=None)
     for heading in ("run", "network", "what", "length", "seed", "data", "status", "accuracy", "loss x 100", "score"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=heading == "run")
     for run in runs:
         spec, status = run.spec, escape(f"{run.status} {run.reason}".strip())
         numbers = [f"{run.result[key]:.{digits}f}" if key in run.result else "–" for key, digits in _SHOWN]

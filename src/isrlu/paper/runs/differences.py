@@ -18,7 +18,7 @@ def table(
     rows: list[list[Cell]] = [
         [what, kind, each.value, each.half, each.p, "yes" if each.significant else "no"]
         for what, kind, each in found
-        if each.p is not None
+        if each.count > 1
     ]
     columns = [
         *map(Column, titles),

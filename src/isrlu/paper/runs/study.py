@@ -66,6 +66,10 @@ class Study:
         return {key for key, run in self.runs.items() if run.status != "crashed"}
 
     @property
+    def crashed(self) -> list[Run]:
+        return [run for run in self.runs.values() if run.status == "crashed"]
+
+    @property
     def complete(self) -> bool:
         return self.finished >= {spec.hash for spec in self.specs()}
 
@@ -78,8 +82,8 @@ class Study:
             return f"This is not MNIST but {self.title}."
         if missing := sum(spec.hash not in self.finished for spec in self.specs()):
             return f"{missing} of the {len(self.specs())} runs are missing: the same command trains them."
-        if not all(self.of(row) for row in self.rows):
-            return "All runs of a row diverged."
+        if any(len(self.of(row)) < len(self.seeds) for row in self.rows):
+            return "Runs diverged: see the notes."
         return ""
 
     @property
@@ -107,7 +111,7 @@ class Study:
     def environment(self) -> dict[str, Any]:
         """What `is_current` looks at later."""
         runs = {"complete": self.complete, "seeds": len(self.seeds), "data": self.identity, "grid": self.digest}
-        return {"runs": runs}
+        return {"runs": {**runs, "crashed": len(self.crashed)}}
 
     @property
     def digest(self) -> str:
@@ -141,6 +145,9 @@ def carry_out(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
         study = dataclasses.replace(study, runs=store.find(grid))
     if mine and not any(study.of(row) for row in rows):
         raise UserError(f"no run finished: {'; '.join(sorted({run.reason for run in study.runs.values()}))}")
+    for run in study.crashed:
+        which = f"{run.spec.label}, seed {run.spec.seed}"
+        context.folder.warn(f"{which}: crashed, {run.reason}; the same command tries again")
     return study
 
 

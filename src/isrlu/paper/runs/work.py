@@ -14,7 +14,7 @@ import torch
 from isrlu import environment
 from isrlu._errors import UserError
 from isrlu.paper.runs.arrays import Arrays
-from isrlu.paper.runs.checkpoint import CannotSave
+from isrlu.paper.runs.checkpoint import CannotSave, DamagedCheckpoint
 from isrlu.paper.runs.spec import RunSpec
 from isrlu.paper.runs.store import Run
 
@@ -61,7 +61,7 @@ def keep_memory() -> None:
 def execute(
     spec: RunSpec, arrays: Arrays, checkpoints: Path | None, tell: Callable[[Progress], None] = lambda _: None
 ) -> Run:
-    """Train `spec`, from its checkpoint if there is one; a run that diverges or fails is returned as such.
+    """Train `spec`, from its checkpoint if there is a whole one; a run that diverges or fails is returned as such.
 
     Raises CannotSave; without a folder of checkpoints none is kept.
     """
@@ -78,6 +78,9 @@ def execute(
         return Run(spec, "diverged", str(error), {"history": dataclasses.asdict(error.history)}, captured)
     except CannotSave:
         raise
+    except DamagedCheckpoint:
+        checkpoint_path(checkpoints, spec).unlink()  # type: ignore[arg-type]
+        return execute(spec, arrays, checkpoints, tell)
     except Exception as error:  # one run that fails must not stop the others
         return Run(spec, "crashed", reason_of(error), environment=captured)
     return Run(spec, "done", "", {**trainer.summary(history), "history": dataclasses.asdict(history)}, captured)

@@ -122,7 +122,7 @@ def test_a_damaged_figure_costs_its_experiment_alone(results: Path, tmp_path: Pa
 def test_a_title_is_no_formula():
     made, axes = style.panel("data of a$^$b", "x", "y")
     made.savefig(io.BytesIO(), format="svg")
-    assert axes.get_title() == "data of a$^$b"
+    assert axes.get_title("left") == "data of a$^$b"
 
 
 def test_every_colour_of_a_figure_has_a_shade_on_the_page():

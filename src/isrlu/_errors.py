@@ -1,5 +1,7 @@
 """What the command line turns into a line for a person."""
 
+import sys
+
 _EXTRAS = {
     **dict.fromkeys(("jax", "jaxlib", "flax"), "jax"),
     "keras": "keras",
@@ -11,6 +13,12 @@ _APART = ("tensorboard", "tensorflow", "timm", "transformers")  # in no extra
 
 class UserError(Exception):
     """A mistake or a lack that the user can mend: `str()` of it is one clear line, shown without a traceback."""
+
+
+def complain(message: str) -> int:
+    """Show the line; returns the exit code of a mistake."""
+    print(f"isrlu: {message}", file=sys.stderr)
+    return 2
 
 
 def lacking(error: ModuleNotFoundError) -> str | None:

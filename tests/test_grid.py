@@ -1,5 +1,6 @@
 """The store of runs, the grid and its shards: what is done is never done again, nothing is lost, faults are told."""
 
+import os
 import platform
 import sqlite3
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from isrlu._errors import UserError
 from isrlu.bench import mnist as bench
 from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.runs import command
 from isrlu.paper.runs.grid import make_engine, run_grid, shard
 from isrlu.paper.runs.store import Run, RunStore
 from isrlu.paper.runs.work import Progress, checkpoint_path
@@ -50,6 +52,34 @@ def test_what_is_stored_is_found(path: Path) -> None:
     assert list(found) == [SPECS[0].hash]
     run = found[SPECS[0].hash]
     assert run.spec == SPECS[0] and run.result == {"best_accuracy": 99.25} and run.finished
+
+
+def test_a_store_that_can_not_be_written_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunStore(path) as store:
+        store.add(done(SPECS[0]))
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    before = sorted(path.parent.iterdir())
+    with RunStore(path, write=False) as store:
+        assert [run.spec for run in store.all()] == [SPECS[0]]
+        assert sorted(path.parent.iterdir()) == before, "nothing is made beside it"
+
+
+@pytest.mark.parametrize(("column", "text"), [("spec", "[]"), ("result", "null")])
+def test_a_row_that_is_no_run_is_damage(path: Path, column: str, text: str) -> None:
+    with RunStore(path) as store:
+        store.add(done(SPECS[0]))
+    database = sqlite3.connect(path)
+    with database:
+        database.execute(f"UPDATE runs SET {column} = ?", (text,))
+    database.close()
+    with RunStore(path) as store, pytest.raises(UserError, match="is damaged"):
+        list(store.all())
+
+
+def test_a_missing_store_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such store of runs"):
+        command.merge([tmp_path / "nowhere"], tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
 
 
 def test_a_result_is_stored_once(path: Path) -> None:

@@ -29,15 +29,20 @@ def table(console: Console, shown: Table) -> None:
             for column, cell in zip(shown.columns, row, strict=True)
         )
         grid.add_row(*cells)
-    if console.width < WIDTH:
-        console = Console(
-            file=console.file,
-            width=WIDTH,
-            force_terminal=console.is_terminal,
-            no_color=console.no_color,
-            quiet=console.quiet,
-        )
-    console.print(grid)
+    wide(console).print(grid)
+
+
+def wide(console: Console) -> Console:
+    """The same for tables: at least `WIDTH` wide."""
+    if console.width >= WIDTH:
+        return console
+    return Console(
+        file=console.file,
+        width=WIDTH,
+        force_terminal=console.is_terminal,
+        no_color=console.no_color,
+        quiet=console.quiet,
+    )
 
 
 def claim(console: Console, shown: Claim) -> None:

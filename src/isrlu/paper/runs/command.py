@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import rich
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -12,15 +13,18 @@ from isrlu._files import try_to_write
 from isrlu.paper import results
 from isrlu.paper.runs.store import RunStore
 from isrlu.paper.runs.study import store_path
+from isrlu.paper.show import wide
 
 _SHOWN = (("best_accuracy", 2), ("final_loss", 3), ("final_score", 4))
 
 
 def merge(stores: Sequence[Path], out: Path) -> None:
     """Take over the runs that this output folder's store lacks."""
+    paths = [store_path(other) if other.is_dir() else other for other in stores]
+    for path in paths:  # all of them, before anything is written
+        RunStore(path, write=False).close()
     with RunStore(store_path(out)) as store:
-        for other in stores:
-            path = store_path(other) if other.is_dir() else other
+        for path in paths:
             rich.print(f"{store.merge(path)} runs from {escape(str(path))}")
         rich.print(f"{sum(1 for _ in store.all())} runs in {escape(str(store.path))}")
 
@@ -41,4 +45,4 @@ def show(out: Path, output: Path | None) -> None:
         spec, status = run.spec, escape(f"{run.status} {run.reason}".strip())
         numbers = [f"{run.result[key]:.{digits}f}" if key in run.result else "–" for key, digits in _SHOWN]
         table.add_row(spec.hash, spec.network, spec.label, spec.duration, str(spec.seed), spec.data, status, *numbers)
-    rich.print(table)
+    wide(Console()).print(table)

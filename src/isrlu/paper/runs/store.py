@@ -10,6 +10,7 @@ next grid). A run's result is stored once: a second one of the same hash is refu
 import contextlib
 import datetime
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -75,7 +76,7 @@ class RunStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             if write:
                 opened.enter_context(contextlib.closing(_locked(path)))
-            self._database = opened.enter_context(contextlib.closing(sqlite3.connect(path, isolation_level=None)))
+            self._database = opened.enter_context(contextlib.closing(_connected(path)))
             if self._database.execute("PRAGMA quick_check").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("its pages do not fit together")
             version = self._database.execute("PRAGMA user_version").fetchone()[0]
@@ -91,6 +92,9 @@ class RunStore:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._opened.close()
 
     def add(self, run: Run) -> None:
@@ -138,8 +142,8 @@ class RunStore:
         try:
             _, spec, status, reason, result, environment, finished = row
             loaded = load_spec(json.loads(spec))
-            return Run(loaded, status, reason, json.loads(result), json.loads(environment), finished)
-        except (ValueError, TypeError) as error:
+            return Run(loaded, status, reason, dict(json.loads(result)), json.loads(environment), finished)
+        except (ValueError, TypeError, AttributeError) as error:
             raise self._damaged(error) from None
 
     @contextlib.contextmanager
@@ -155,6 +159,13 @@ class RunStore:
 
     def _damaged(self, error: Exception) -> UserError:
         return UserError(f"the store of runs {self.path} is damaged ({error}): move it away, or restore it, and go on")
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """The database. In WAL mode it makes files beside it even to be read; where none can be made it is read as is."""
+    fixed = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    how = "?immutable=1" if fixed else ""
+    return sqlite3.connect(f"{path.absolute().as_uri()}{how}", uri=True, isolation_level=None)
 
 
 def _locked(path: Path) -> sqlite3.Connection:

@@ -54,8 +54,8 @@ def test_bench_numpy():
     ("arguments", "message"),
     [
         ("bench kernels --simd mmx", "instruction set 'mmx' is not available here: this CPU has"),
-        ("bench kernels --markdown /dev/null/table.md", "cannot write /dev/null/table.md: "),
-        ("bench numpy --json /dev/null/figures.json", "cannot write /dev/null/figures.json: "),
+        ("bench kernels --size 64 --rounds 2 --markdown /dev", "cannot write /dev: Is a directory: give another place"),
+        ("bench numpy --size 64 --rounds 2 --json /dev", "cannot write /dev: Is a directory: give another place"),
         ("bench numpy --rounds 2 --size 99999999999999", "this machine has not enough memory for it: ask for less"),
         ("bench torch --rounds 2 --size 99999999999999", "this machine has not enough memory for it: ask for less"),
     ],

@@ -216,6 +216,9 @@ def test_objects_that_take_ufuncs_over(values):
 
     for dtype in (np.int8, np.int16):  # as np.sqrt promotes them
         assert inp.isrlu(Series(np.array(values, dtype))).values.dtype == np.sqrt(np.ones(1, dtype)).dtype
+    frame = Frame(values)
+    del frame.dtype  # columns may have several
+    assert isinstance(inp.isrlu(frame), Frame)
     y = inp.isrlu(Frame(values), 3.0)
     assert isinstance(y, Frame) and y.values.tolist() == [-0.5, 2.0]
     assert inp.isru_sigmoid(Frame(values)).values.tolist() == inp.isru_sigmoid(values).tolist()

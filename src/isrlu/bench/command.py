@@ -26,11 +26,13 @@ Json = Annotated[
 Markdown = Annotated[
     Path | None, typer.Option(callback=_tried, help="File for the table in Markdown; - for standard output.")
 ]
+Simd = Annotated[list[str] | None, typer.Option(help="Instruction sets (all that this CPU has).")]
+Rounds = Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")]
 
 
 def accuracy(
     quick: Annotated[bool, typer.Option("--quick", help="A sample instead of every float32.")] = False,
-    simd: Annotated[list[str] | None, typer.Option(help="Instruction sets (all that this CPU has).")] = None,
+    simd: Simd = None,
     markdown: Markdown = None,
     json: Json = None,
 ) -> None:
@@ -69,13 +71,13 @@ def bench_mnist(
 
 @bench.command("kernels")
 def bench_kernels(
-    simd: Annotated[list[str] | None, typer.Option(help="Instruction sets (all that this CPU has).")] = None,
+    simd: Simd = None,
     size: Annotated[list[int] | None, typer.Option(min=1, help="Elements (from first-level cache to memory).")] = None,
-    rounds: Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")] = 25,
+    rounds: Rounds = 25,
     markdown: Markdown = None,
     json: Json = None,
 ) -> None:
-    """ns and cycles per element of every kernel, and of ReLU, ELU, tanh and sigmoid."""
+    """ns and cycles per element of the kernels, and of ReLU, ELU, tanh and sigmoid."""
     from isrlu.bench import kernels, show
 
     with show.status() as say:
@@ -91,7 +93,7 @@ def bench_kernels(
 @bench.command("numpy")
 def bench_numpy(
     size: Annotated[list[int] | None, typer.Option(min=1, help="Elements (from 16 to 16M).")] = None,
-    rounds: Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")] = 25,
+    rounds: Rounds = 25,
     json: Json = None,
 ) -> None:
     """isrlu.numpy against np.maximum and NumPy expressions."""
@@ -113,7 +115,7 @@ def bench_rnn(
     simd: Annotated[
         list[str] | None, typer.Option(help="Instruction sets of the gates (all that this CPU has).")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")] = 25,
+    rounds: Rounds = 25,
     json: Json = None,
 ) -> None:
     """LSTM and GRU beside torch.nn's; their gates with ISRU beside sigmoid and tanh."""
@@ -135,7 +137,7 @@ def bench_rnn(
 def bench_torch(
     size: Annotated[list[int] | None, typer.Option(min=1, help="Elements (from 16 to 16M).")] = None,
     threads: Annotated[list[int] | None, typer.Option(min=1, max=MOST_THREADS, help="Threads (1 and all).")] = None,
-    rounds: Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")] = 25,
+    rounds: Rounds = 25,
     functions: Annotated[bool, typer.Option(help="Time the functions.")] = True,
     steps: Annotated[bool, typer.Option(help="Time the paper's networks and a compiled block.")] = True,
     json: Json = None,
@@ -159,7 +161,6 @@ def bench_torch(
 
 
 Sizes = Annotated[list[int] | None, typer.Option("--size", min=1, help="Elements (1,000 to 16 million).")]
-Rounds = Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")]
 
 
 @bench.command("jax")

@@ -119,10 +119,11 @@ class Store:
         """Why the experiment failed when it last ran, if it did."""
         path = self.folder(experiment, preset).path / "failure.json"
         try:
-            return str(dict(read_json(path)).get("reason", "unknown")) if path.exists() else None
-        except (Damaged, TypeError, ValueError) as error:
+            found = read_json(path) if path.exists() else None
+        except Damaged as error:
             self.warn(str(error))
             return None
+        return found.get("reason", "unknown") if isinstance(found, dict) else None
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -79,7 +79,8 @@ def execute(
     except CannotSave:
         raise
     except DamagedCheckpoint:
-        checkpoint_path(checkpoints, spec).unlink()  # type: ignore[arg-type]
+        assert checkpoint  # it was read
+        checkpoint.unlink()
         return execute(spec, arrays, checkpoints, tell)
     except Exception as error:  # one run that fails must not stop the others
         return Run(spec, "crashed", reason_of(error), environment=captured)

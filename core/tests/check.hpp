@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels.hpp"
+#include "activation/kernel_table.hpp"
 
 namespace isrlu::testing {
 

@@ -64,7 +64,7 @@ template <class To, class T, class Isa> static isrlu::testing::Model<To, Isa> bi
 }
 }  // namespace xsimd
 
-#include "simd.hpp"
+#include "simd/batch.hpp"
 
 namespace isrlu {
 namespace {
@@ -75,8 +75,9 @@ template <class T> struct vec_of<T, testing::Neon> { using type = testing::Model
 }  // namespace
 }  // namespace isrlu
 
-#include "formula.hpp"
-#include "reference.hpp"
+#include "activation/formula.hpp"
+#include "isa/dispatch.hpp"
+#include "tests/reference.hpp"
 
 namespace isrlu::testing {
 namespace {
@@ -85,7 +86,7 @@ template <class T, class Isa> void check_promise(const char* name)
 {
     using V = Model<T, Isa>;
     const Type type = sizeof(T) == 8 ? Type::float64 : Type::float32;
-    const Case c{*scalar_kernels(), Function::isru, type, Method::full};
+    const Case c{kernels_named("scalar"), Function::isru, type, Method::full};
     std::mt19937 random(3);
     std::uniform_real_distribution<double> within(-1, 1);
     for (const double x : samples(type, 4000))

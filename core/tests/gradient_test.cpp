@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "reference.hpp"
+#include "tests/reference.hpp"
 
 namespace isrlu::testing {
 namespace {

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <random>
 
-#include "half.hpp"
-#include "reference.hpp"
+#include "simd/half.hpp"
+#include "tests/reference.hpp"
 
 namespace isrlu::testing {
 namespace {
@@ -114,9 +114,9 @@ TEST_ONCE(float32_numbers_round_once)
 {
     check_conversion<float, float16>(Type::float16, "scalar");
     check_conversion<float, bfloat16>(Type::bfloat16, "scalar");
-#if defined(ISRLU_X86)
+#if defined(__x86_64__) || defined(_M_X64)
     using V = vec<float, xsimd::sse2>;
-#elif defined(ISRLU_ARM64)
+#elif defined(__aarch64__)
     using V = vec<float, xsimd::neon64>;
 #else
     using V = float;

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "check.hpp"
-#include "dispatch.hpp"
+#include "tests/check.hpp"
+#include "isa/dispatch.hpp"
 
 namespace isrlu::testing {
 namespace {

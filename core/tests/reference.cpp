@@ -1,4 +1,4 @@
-#include "reference.hpp"
+#include "tests/reference.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "check.hpp"
+#include "tests/check.hpp"
 
 namespace isrlu::testing {
 

@@ -43,6 +43,13 @@ def isru_sigmoid(x: Tensor) -> Tensor:
     return torch.where(half < 0, (0.5 * r) * (r / (1 + a)), 0.5 + 0.5 * a).to(x.dtype)
 
 
+def apply(function: str, x: Tensor, alpha: float | Tensor) -> Tensor:
+    """The function of that name; isru_sigmoid has no alpha."""
+    if function == "isru_sigmoid":
+        return isru_sigmoid(x)
+    return _inverse_root_unit(x, alpha, linear=function == "isrlu")
+
+
 def compute(x: Tensor) -> Tensor:
     """x in the dtype it is computed in: float16 and bfloat16 go through float32 and are rounded once, at the end."""
     return x if x.dtype in (torch.float32, torch.float64) else x.float()

@@ -1,20 +1,25 @@
-"""`isrlu`, `isru`, `isru_sigmoid`: one call, two ways. Plain CPU tensors go to the kernels, all else to the formula."""
+"""`isrlu`, `isru`, `isru_sigmoid`: one call, two ways. Plain CPU tensors go to the kernels, all else to the formula.
+
+Which way a call goes is decided in core/python/torch_activation.cpp: None from there means the formula.
+"""
 
 import sys
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch._C._functorch import get_dynamic_layer_stack_depth
 from torch.compiler import is_dynamo_compiling, is_exporting
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from isrlu import _core
 from isrlu._checks import check_alpha, check_method
-from isrlu.torch import _formula, _native, _traced
+from isrlu.torch import _formula, _private, _traced
+from isrlu.torch._autograd import KERNELS
 
-FORMULAS = {"isrlu": _formula.isrlu, "isru": _formula.isru}
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 LARGEST = sys.float_info.max
-_fast = _core.fast_forward
+ISRLU, ISRU, ISRU_SIGMOID = KERNELS["isrlu"], KERNELS["isru"], KERNELS["isru_sigmoid"]
+_by_kernel = _core.activation_forward
 
 
 def isrlu(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method: str = "full") -> Tensor:
@@ -32,10 +37,10 @@ def isrlu(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method:
     tensor([-0.6667,  0.0000,  2.0000])
     """
     if not is_dynamo_compiling():
-        y = _fast(x, "isrlu", alpha, method, inplace)
+        y = _by_kernel(x, ISRLU.get(method), alpha, inplace)
         if y is not None:
             return y
-    return _with_alpha("isrlu", x, alpha, inplace, method)
+    return _general(isrlu, x, alpha, inplace, method)
 
 
 def isru(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method: str = "full") -> Tensor:
@@ -46,10 +51,10 @@ def isru(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method: 
     tensor([-0.6667,  0.0000,  0.6667])
     """
     if not is_dynamo_compiling():
-        y = _fast(x, "isru", alpha, method, inplace)
+        y = _by_kernel(x, ISRU.get(method), alpha, inplace)
         if y is not None:
             return y
-    return _with_alpha("isru", x, alpha, inplace, method)
+    return _general(isru, x, alpha, inplace, method)
 
 
 def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tensor:
@@ -60,15 +65,13 @@ def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tens
     tensor([0.2000, 0.5000, 0.8000])
     """
     if not is_dynamo_compiling():
-        y = _fast(x, "isru_sigmoid", 1.0, method, inplace)
+        y = _by_kernel(x, ISRU_SIGMOID.get(method), 1.0, inplace)
         if y is not None:
             return y
     if _is_foreign(x):
         return handle_torch_function(isru_sigmoid, (x,), x, inplace=inplace, method=method)
     check_method(method)
     _check_input(x)
-    if not is_dynamo_compiling() and _native.takes(x):
-        return _native.apply("isru_sigmoid", x, 1.0, inplace, method)
     return _composite("isru_sigmoid", x, 1.0, inplace)
 
 
@@ -79,18 +82,23 @@ def exp_alpha(log_alpha: Tensor) -> Tensor:
     return torch.exp(log_alpha if log_alpha.dtype is torch.float64 else log_alpha.float())
 
 
-def _with_alpha(name: str, x: Tensor, alpha: float | Tensor, inplace: bool, method: str) -> Tensor:
-    """The general way: check everything, then the kernels with autograd, or the formula."""
+def _general(function: Callable[..., Tensor], x: Tensor, alpha: float | Tensor, inplace: bool, method: str) -> Tensor:
+    """Check everything, try the kernels with a tensor of alphas in the dtype that they take, then take the formula."""
     if _is_foreign(x):
-        return handle_torch_function(globals()[name], (x,), x, alpha, inplace=inplace, method=method)
+        return handle_torch_function(function, (x,), x, alpha, inplace=inplace, method=method)
+    name = function.__name__
     check_method(method)
     _check_input(x)
     if isinstance(alpha, Tensor):
         _check_alpha_tensor(alpha, x)
+        if not is_dynamo_compiling():
+            computed = alpha.to(torch.float64 if x.dtype is torch.float64 else torch.float32).contiguous()
+            y = _by_kernel(x, KERNELS[name][method], computed, inplace)
+            if y is not None:
+                return y
     elif not (type(alpha) in (float, int) and 0.0 <= alpha <= LARGEST):  # first, as Dynamo can't trace check_alpha
         alpha = check_alpha(alpha)
-    if not is_dynamo_compiling() and _native.takes(x) and (not isinstance(alpha, Tensor) or _native.takes(alpha)):
-        return _native.apply(name, x, alpha, inplace, method)
+        return function(x, alpha, inplace, method)
     return _composite(name, x, _formula.per_channel(alpha, x), inplace)
 
 
@@ -102,12 +110,12 @@ def _composite(name: str, x: Tensor, alpha: float | Tensor, inplace: bool) -> Te
         return _traced.differentiable(name, x, alpha)
     if _to_onnx():
         return _traced.value(name, x, alpha)
-    return _formula.isru_sigmoid(x) if name == "isru_sigmoid" else FORMULAS[name](x, alpha)
+    return _formula.apply(name, x, alpha)
 
 
 def _compiled() -> bool:
     """Whether torch.compile is at work, without torch.export or a function transform, which want more derivatives."""
-    return is_dynamo_compiling() and not is_exporting() and get_dynamic_layer_stack_depth() == 0
+    return is_dynamo_compiling() and not is_exporting() and not _private.is_transformed()
 
 
 def _to_onnx() -> bool:
@@ -128,12 +136,12 @@ def _check_input(x: Tensor) -> None:
             raise TypeError("x is a nested tensor of layout torch.strided: make it with layout=torch.jagged")
     elif x.layout is not torch.jagged:
         raise TypeError(f"x must be a dense tensor, got one of layout {x.layout}: give x.to_dense()")
-    if x.dtype not in _native.DTYPES:
+    if x.dtype not in DTYPES:
         raise TypeError(f"x must be float16, bfloat16, float32 or float64, got {x.dtype}")
 
 
 def _check_alpha_tensor(alpha: Tensor, x: Tensor) -> None:
-    if alpha.dtype not in _native.DTYPES:
+    if alpha.dtype not in DTYPES:
         raise TypeError(f"alpha must be float16, bfloat16, float32 or float64, got {alpha.dtype}")
     if alpha.device != x.device:
         raise ValueError(f"alpha is on {alpha.device}, x on {x.device}: move one of them")

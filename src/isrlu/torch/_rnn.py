@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 from torch.nn.utils.rnn import PackedSequence
 
-from isrlu.torch import _rnn_formula, _rnn_native
+from isrlu.torch import _rnn_formula, _rnn_kernels
 from isrlu.torch._rnn_formula import GATES, STEPS, States, Weights
 
 
@@ -108,19 +108,35 @@ class _Recurrent(_Gated):
             self.check_input(input, batch_sizes)
 
     def _layers(self: Any, data: Tensor, sizes: Sequence[int], states: States | None) -> tuple[Tensor, States]:
+        """All layers and directions, under autocast in its dtype wherever torch.nn's module is.
+
+        torch.nn.LSTM is on every device, torch.nn.GRU on all but the CPU.
+        """
+        device = data.device.type
+        reduced = torch.is_autocast_enabled(device) and (self.mode == "LSTM" or device != "cpu")
+        if not reduced or data.dtype is torch.float64:
+            return self._run(data, sizes, states, self._flat_weights)
+        dtype = torch.get_autocast_dtype(device)
+        with torch.autocast(device, enabled=False):
+            states = states and tuple(state.to(dtype) for state in states)
+            return self._run(data.to(dtype), sizes, states, [weight.to(dtype) for weight in self._flat_weights])
+
+    def _run(
+        self: Any, data: Tensor, sizes: Sequence[int], states: States | None, flat_weights: Sequence[Tensor]
+    ) -> tuple[Tensor, States]:
         """All layers and directions over rows as a PackedSequence has them."""
         directions = 2 if self.bidirectional else 1
         runs = self.num_layers * directions
-        each = len(self._flat_weights) // runs
+        each = len(flat_weights) // runs
         last: list[States] = []
         for k in range(0, runs, directions):
             outputs = []
             for i in range(k, k + directions):
-                flat = self._flat_weights[i * each : (i + 1) * each]
+                flat = flat_weights[i * each : (i + 1) * each]
                 weights = Weights(*flat) if self.bias or not self.proj_size else Weights(flat[0], flat[1], hr=flat[2])
                 own = states and tuple(state[i] for state in states)
-                native = not is_dynamo_compiling() and _rnn_native.takes(data, own, weights)
-                layer = _rnn_native.layer if native else _rnn_formula.layer
+                native = not is_dynamo_compiling() and _rnn_kernels.can_take(data, own, weights)
+                layer = _rnn_kernels.layer if native else _rnn_formula.layer
                 y, new = layer(self.mode, self.gates, data, sizes, own, weights, reverse=i != k)
                 outputs.append(y)
                 last.append(new)
@@ -219,8 +235,8 @@ class _Cell(_Gated):
                 s.squeeze(0) for s in self._step(input.unsqueeze(0), tuple(s.unsqueeze(0) for s in states), mode)
             )
         weights = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        if not is_dynamo_compiling() and _rnn_native.takes(input, states, weights):
-            h, last = _rnn_native.layer(mode, self.gates, input, (len(input),), states, weights, reverse=False)
+        if not is_dynamo_compiling() and _rnn_kernels.can_take(input, states, weights):
+            h, last = _rnn_kernels.layer(mode, self.gates, input, (len(input),), states, weights, reverse=False)
             return h, *(state.squeeze(0) for state in last[1:])
         x = nn.functional.linear(input, weights.ih, weights.b_ih)
         return STEPS[mode](x, states, weights, GATES[self.gates])

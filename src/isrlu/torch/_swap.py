@@ -5,17 +5,9 @@ from collections.abc import Callable, Mapping
 
 from torch import nn
 
-Factory = type[nn.Module] | Callable[[nn.Module], nn.Module]
+from isrlu.torch._private import move_hooks
 
-HOOKS = (
-    "_forward_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
+Factory = type[nn.Module] | Callable[[nn.Module], nn.Module]
 
 
 def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> dict[str, nn.Module]:
@@ -74,15 +66,10 @@ def _make(factory: Factory, old: nn.Module) -> nn.Module:
 
 
 def _take_over(old: nn.Module, new: nn.Module) -> None:
-    """Hooks and training mode. The dictionaries themselves go over: the handles that remove a hook point to them."""
-    if new is old:
-        return
-    for name in HOOKS:
-        hooks = getattr(old, name)
-        hooks.update(getattr(new, name))
-        setattr(new, name, hooks)
-    new._is_full_backward_hook = old._is_full_backward_hook
-    new.train(old.training)
+    """Hooks and training mode."""
+    if new is not old:
+        move_hooks(old, new)
+        new.train(old.training)
 
 
 def _nothing_found(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> str:

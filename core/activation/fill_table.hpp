@@ -1,0 +1,56 @@
+// Fills one instruction set's table: every function, type and method.
+#pragma once
+
+#include <utility>
+
+#include "activation/array_loops.hpp"
+#include "activation/kernel_table.hpp"
+
+namespace isrlu {
+namespace {
+
+template <Type> struct stored { using type = float; };
+template <> struct stored<Type::float64> { using type = double; };
+template <> struct stored<Type::float16> { using type = float16; };
+template <> struct stored<Type::bfloat16> { using type = bfloat16; };
+
+template <class L, Function F, Method M> constexpr Activation activation()
+{
+    using Value = typename L::template Value<F, M>;
+    using Slope = typename L::template Slope<F, M>;
+    using In = typename L::template FromInput<F, M>;
+    using Out = typename L::template FromOutput<F>;
+    Activation a{L::template map_one<Value>, nullptr, L::template map_one<Slope>, nullptr,
+                 L::template backward_one<In>, nullptr, L::template backward_one<Out>, nullptr};
+    if constexpr (has_alpha(F)) {
+        a.forward_lanes = L::template map_lanes<Value>;
+        a.derivative_lanes = L::template map_lanes<Slope>;
+        a.backward_lanes = L::template backward_lanes<In>;
+        a.backward_from_output_lanes = L::template backward_lanes<Out>;
+    }
+    return a;
+}
+
+template <class Isa, int T, int... M> constexpr void fill_type(Kernels& k, std::integer_sequence<int, M...>)
+{
+    using L = Loops<typename stored<Type(T)>::type, Isa>;
+    ((k.activations[int(Function::isrlu)][T][M] = activation<L, Function::isrlu, Method(M)>()), ...);
+    ((k.activations[int(Function::isru)][T][M] = activation<L, Function::isru, Method(M)>()), ...);
+    ((k.activations[int(Function::isru_sigmoid)][T][M] = activation<L, Function::isru_sigmoid, Method(M)>()), ...);
+    ((k.rsqrt[T][M] = L::template rsqrt<Method(M)>), ...);
+}
+template <class Isa, int... T> constexpr void fill_types(Kernels& k, std::integer_sequence<int, T...>)
+{
+    (fill_type<Isa, T>(k, std::make_integer_sequence<int, method_count>()), ...);
+}
+
+// A constant expression: the table is data in the library, so no code of this instruction set runs before dispatch.
+template <class Isa> constexpr Kernels fill_table(std::string_view name, const RecurrentKernels& recurrent)
+{
+    Kernels k{name, {}, {}, &recurrent};
+    fill_types<Isa>(k, std::make_integer_sequence<int, type_count>());
+    return k;
+}
+
+}  // namespace
+}  // namespace isrlu

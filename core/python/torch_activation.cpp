@@ -1,0 +1,180 @@
+// f(x) and its gradient for PyTorch tensors. None means that no kernel can take the call: the formula in torch ops is for it.
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <nanobind/stl/string_view.h>
+
+#include "activation/threaded.hpp"
+#include "isa/dispatch.hpp"
+#include "python/names.hpp"
+#include "python/torch_tensor.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace isrlu {
+namespace {
+
+// A kernel is known to Python by one small number, which stands for a function and a method. The dtype is the tensor's.
+int activation_kernel(std::string_view function, std::string_view method)
+{
+    return position("function", function, function_names) * method_count + position("method", method, method_names);
+}
+
+// An owned reference.
+using Owned = nb::object;
+Owned owned(PyObject* object) { return nb::steal(object); }
+
+// What to compute: the arguments that both directions share.
+struct Call {
+    int function, method;
+    double alpha = 0;  // if it is a number
+    TensorView alphas;  // if it is a tensor
+    bool alpha_is_tensor;
+
+    // x is described by `view`. False if no kernel can take this alpha.
+    bool parse(PyObject* kernel, PyObject* given_alpha, const TensorView& view)
+    {
+        const long number = PyLong_Check(kernel) ? PyLong_AsLong(kernel) : -1;
+        if (number < 0 || number >= function_count * method_count) return false;
+        function = static_cast<int>(number / method_count);
+        method = static_cast<int>(number % method_count);
+        alpha_is_tensor = !PyFloat_Check(given_alpha) && !PyLong_CheckExact(given_alpha);
+        if (alpha_is_tensor) return describe(given_alpha, alphas) && fits(view);
+        alpha = PyFloat_AsDouble(given_alpha);
+        if (alpha == -1.0) PyErr_Clear();  // an integer beyond all floats, or -1
+        return alpha >= 0 && alpha < HUGE_VAL;
+    }
+
+    // One alpha, or one per channel, in the type that is computed in.
+    bool fits(const TensorView& view) const
+    {
+        const Type computed = view.type == Type::float64 ? Type::float64 : Type::float32;
+        const std::size_t channels = view.t.ndim > 1 ? view.shape(1) : 1;
+        return has_alpha(Function(function)) && alphas.type == computed && alphas.t.ndim <= 1 && is_contiguous(alphas) &&
+               (alphas.size == 1 || alphas.size == channels);
+    }
+
+    Bound kernel(Type type) const { return {&active().activations[function][static_cast<int>(type)][method], type}; }
+
+    // Dense data as [outer, channels, inner]: whatever the order of dims, the stride of dim 1 is the size of what lies inside of it.
+    Channels channels(const TensorView& view) const
+    {
+        if (alphas.size == 1) return {1, 1, view.size, alphas.data()};
+        const auto inner = static_cast<std::size_t>(view.t.strides[1]);
+        return {view.size / (alphas.size * inner), alphas.size, inner, alphas.data()};
+    }
+};
+
+bool forward_into(const Call& call, const TensorView& in, const TensorView& out)
+{
+    return run_kernel(in.size, [&] {
+        if (call.alpha_is_tensor) forward(call.kernel(in.type), in.data(), out.data(), call.channels(in));
+        else forward(call.kernel(in.type), in.data(), out.data(), in.size, call.alpha);
+    });
+}
+
+PyObject* activate(PyObject* x, PyObject* kernel, PyObject* alpha, bool inplace);
+
+// x.copy_(f(x.clone())): copy_ knows every rule about tensors that must not be overwritten by others.
+PyObject* activate_by_copy(PyObject* x, PyObject* kernel, PyObject* alpha)
+{
+    const Owned input = owned(clone(x));
+    if (!input) return nullptr;
+    const Owned y = owned(activate(input.ptr(), kernel, alpha, false));
+    if (!y || y.is_none()) return Owned(y).release().ptr();
+    return PyObject_CallMethod(x, "copy_", "O", y.ptr());
+}
+
+PyObject* activate(PyObject* x, PyObject* kernel, PyObject* alpha, bool inplace)
+{
+    TensorView in, out;
+    Call call;
+    if (!describe(x, in) || !call.parse(kernel, alpha, in) || is_observed()) Py_RETURN_NONE;
+    const bool wants_grad = (requires_grad(x) || (call.alpha_is_tensor && requires_grad(alpha))) && is_grad_enabled();
+    if (wants_grad && is_transformed()) Py_RETURN_NONE;
+    if (inplace && !may_be_overwritten(x, in, wants_grad)) return activate_by_copy(x, kernel, alpha);
+    if (!in.dense) {
+        const Owned dense = owned(clone(x));
+        return dense ? activate(dense.ptr(), kernel, alpha, false) : nullptr;
+    }
+    out = in;
+    const Owned y = inplace ? nb::borrow(x) : owned(empty_like(x, in, out));
+    if (!y) return none_unless_error();
+    if (!forward_into(call, in, out)) return nullptr;
+    if (!wants_grad) return inplace && !increment_version(x) ? nullptr : Owned(y).release().ptr();
+    // y goes in a tuple: as an argument of its own it would count as an input of the autograd function.
+    const Owned made = owned(PyTuple_Pack(1, y.ptr()));
+    if (!made) return nullptr;
+    PyObject* args[] = {x, alpha, made.ptr(), kernel, inplace ? Py_True : Py_False};
+    return apply_autograd(args, 5);
+}
+
+// activation_forward(x, kernel, alpha, inplace): f(x), with its gradient where that is wanted, or None.
+PyObject* activation_forward(PyObject*, PyObject* const* args, Py_ssize_t count)
+{
+    if (count != 4) return PyErr_Format(PyExc_TypeError, "activation_forward takes 4 arguments, got %zd", count);
+    return activate(args[0], args[1], args[2], args[3] == Py_True);
+}
+
+// A gradient in the layout of `saved`: itself, or a copy, which `holder` keeps.
+bool match_layout(PyObject* grad, PyObject* saved, const TensorView& like, TensorView& view, Owned& holder)
+{
+    if (describe(grad, view) && same_layout(like, view)) return true;
+    holder = owned(empty_like(saved, like, view));
+    return holder && owned(PyObject_CallMethod(holder.ptr(), "copy_", "O", grad));
+}
+
+// activation_backward(saved, grad, kernel, alpha, from_output, wants_alpha_grad): (grad f', gradient of alpha or None), or None where a gradient
+// must be differentiable itself or is no plain tensor. `saved` is x, or f(x) if from_output.
+PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t count)
+{
+    if (count != 6) return PyErr_Format(PyExc_TypeError, "activation_backward takes 6 arguments, got %zd", count);
+    PyObject *saved = args[0], *grad = args[1], *alpha = args[3];
+    const bool from_output = args[4] == Py_True, wants_alpha_grad = args[5] == Py_True;
+    TensorView in, grad_out, grad_in, alpha_grad;
+    Call call;
+    if (!describe(saved, in) || !describe(grad, grad_out) || !call.parse(args[2], alpha, in)) Py_RETURN_NONE;
+    if (is_grad_enabled() || is_observed() || is_transformed()) Py_RETURN_NONE;
+    if (!in.dense) {  // a hook on saved tensors made it so
+        const Owned dense = owned(clone(saved));
+        if (!dense) return nullptr;
+        PyObject* again[] = {dense.ptr(), grad, args[2], alpha, args[4], args[5]};
+        return activation_backward(nullptr, again, count);
+    }
+    Owned grad_holder, alpha_result = nb::none();
+    if (!match_layout(grad, saved, in, grad_out, grad_holder)) return none_unless_error();
+    const Owned result = owned(empty_like(saved, in, grad_in));
+    if (!result) return none_unless_error();
+    const bool learns = call.alpha_is_tensor && wants_alpha_grad;
+    if (learns) {
+        alpha_result = owned(empty_like(alpha, call.alphas, alpha_grad));
+        if (!alpha_result) return none_unless_error();
+    }
+    const bool done = run_kernel(in.size, [&] {
+        const Bound kernel = call.kernel(in.type);
+        if (!call.alpha_is_tensor)
+            return backward(kernel, from_output, in.data(), grad_out.data(), grad_in.data(), in.size, call.alpha);
+        std::vector<double> sums(learns ? call.alphas.size : 0);
+        backward(kernel, from_output, in.data(), grad_out.data(), grad_in.data(), call.channels(in), learns ? sums.data() : nullptr);
+        for (std::size_t i = 0; i < sums.size(); ++i)
+            if (alpha_grad.type == Type::float64) static_cast<double*>(alpha_grad.data())[i] = sums[i];
+            else static_cast<float*>(alpha_grad.data())[i] = static_cast<float>(sums[i]);
+    });
+    return done ? PyTuple_Pack(2, result.ptr(), alpha_result.ptr()) : nullptr;
+}
+
+}  // namespace
+
+void add_activation_functions(nb::module_& m)
+{
+    m.def("activation_kernel", activation_kernel, "function"_a, "method"_a, "The number by which the calls below know a kernel.");
+    add_fast_function(m, "activation_forward", activation_forward,
+                      "activation_forward(x, kernel, alpha, inplace): f(x) with its gradient, or None if the formula must do it.");
+    add_fast_function(m, "activation_backward", activation_backward,
+                      "activation_backward(saved, grad, kernel, alpha, from_output, wants_alpha_grad): the gradients of x and alpha, or None.");
+}
+
+}  // namespace isrlu

@@ -1,0 +1,181 @@
+// Recurrent layers for PyTorch tensors. The caller allocates the results. Tensors come as objects, and their addresses do not leave a call.
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <nanobind/stl/string_view.h>
+
+#include "isa/dispatch.hpp"
+#include "python/names.hpp"
+#include "python/torch_tensor.hpp"
+#include "recurrent/run_layer.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace isrlu {
+namespace {
+
+// A kind of layer is known to Python by one small number, which stands for a cell and a kind of gates. The dtype is the tensors'.
+int recurrent_kernel(std::string_view cell, std::string_view gates)
+{
+    return position("cell", cell, cell_names) * gates_count + position("gates", gates, gates_names);
+}
+
+// The tensors of one call: contiguous, of one dtype, float32 or float64.
+class Tensors {
+public:
+    Tensors(int kernel, nb::handle first) : cell_(Cell(kernel / gates_count)), gates_(Gates(kernel % gates_count))
+    {
+        if (kernel < 0 || kernel >= cell_count * gates_count) throw std::out_of_range("no such kind of recurrent layer");
+        TensorView view;
+        if (!describe(first.ptr(), view)) throw std::invalid_argument("a recurrent kernel takes plain CPU tensors");
+        type_ = view.type;
+        if (static_cast<int>(type_) >= recurrent_types) throw std::invalid_argument("a recurrent kernel takes float32 or float64");
+    }
+
+    // The address of a tensor of so many elements. None has none.
+    void* data(nb::handle tensor, const char* name, std::size_t elements) const
+    {
+        if (tensor.is_none()) return nullptr;
+        TensorView view;
+        if (!describe(tensor.ptr(), view) || view.type != type_ || !is_contiguous(view) || view.size != elements)
+            throw std::invalid_argument(std::string(name) + " must be a contiguous tensor of " + std::to_string(elements) +
+                                        " elements, of the other tensors' dtype");
+        return view.data();
+    }
+
+    LayerKind kind() const { return layer_kind(active(), cell_, gates_, type_); }
+
+private:
+    Cell cell_;
+    Gates gates_;
+    Type type_;
+};
+
+// Rows of each step of a batch, and their sum.
+struct BatchSizes {
+    std::vector<std::int64_t> sizes;
+    std::size_t rows = 0;
+    bool equal = true;
+
+    explicit BatchSizes(nb::handle given)
+    {
+        for (nb::handle size : given) {
+            sizes.push_back(nb::cast<std::int64_t>(size));
+            if (sizes.back() < 1 || (sizes.size() > 1 && sizes.back() > *(sizes.end() - 2)))
+                throw std::invalid_argument("batch sizes must be positive and never increase");
+            rows += static_cast<std::size_t>(sizes.back());
+            equal = equal && sizes.back() == sizes.front();
+        }
+        if (sizes.empty()) throw std::invalid_argument("a sequence needs at least one step");
+    }
+    Sequence sequence(std::size_t hidden, bool reverse) const
+    {
+        return {sizes.size(), static_cast<std::size_t>(sizes.front()), hidden, equal ? nullptr : sizes.data(), reverse};
+    }
+};
+
+std::size_t width_of(nb::handle tensor)
+{
+    TensorView view;
+    if (!describe(tensor.ptr(), view) || view.t.ndim != 2) throw std::invalid_argument("a recurrent kernel takes matrices");
+    return view.shape(1);
+}
+
+// weights: (w_ih, w_hh, b_ih or None, b_hh or None), states: (h0 or None, c0 or None), last: (h, c or None),
+// kept: (gates, cells or None), or (None, None) in inference.
+void recurrent_forward(int kernel, nb::handle batch_sizes, bool reverse, nb::handle x, nb::tuple weights, nb::tuple states, nb::handle y,
+                       nb::tuple last, nb::tuple kept)
+{
+    const Tensors tensors(kernel, x);
+    const LayerKind kind = tensors.kind();
+    const BatchSizes sizes(batch_sizes);
+    const std::size_t hidden = width_of(weights[1]), width = width_of(x), columns = kind.layout.columns * hidden;
+    const Sequence sequence = sizes.sequence(hidden, reverse);
+    const std::size_t state = sequence.batch * hidden, outputs = sizes.rows * hidden;
+    const ForwardArrays arrays{sizes.rows,
+                               width,
+                               tensors.data(x, "x", sizes.rows * width),
+                               tensors.data(weights[0], "w_ih", columns * width),
+                               tensors.data(weights[1], "w_hh", columns * hidden),
+                               tensors.data(weights[2], "b_ih", columns),
+                               tensors.data(weights[3], "b_hh", columns),
+                               tensors.data(states[0], "h0", state),
+                               tensors.data(states[1], "c0", state),
+                               tensors.data(y, "y", outputs),
+                               tensors.data(last[0], "h", state),
+                               tensors.data(last[1], "c", state),
+                               tensors.data(kept[0], "gates", 4 * outputs),
+                               tensors.data(kept[1], "cells", outputs)};
+    const nb::gil_scoped_release release;
+    run_forward(kind, sequence, arrays);
+}
+
+// w_hh None: the product of the slopes with it is the caller's. kept: (y, gates, cells or None). grads: (grad_y, grad_h, grad_c or None), of
+// which those of the states are overwritten with the gradients of the initial states.
+void recurrent_backward(int kernel, nb::handle batch_sizes, bool reverse, nb::handle w_hh, nb::tuple states, nb::tuple kept, nb::tuple grads,
+                        nb::handle slopes)
+{
+    const Tensors tensors(kernel, slopes);
+    const LayerKind kind = tensors.kind();
+    const BatchSizes sizes(batch_sizes);
+    const std::size_t hidden = width_of(kept[0]);
+    const Sequence sequence = sizes.sequence(hidden, reverse);
+    const std::size_t state = sequence.batch * hidden, outputs = sizes.rows * hidden;
+    const BackwardArrays arrays{tensors.data(w_hh, "w_hh", kind.layout.columns * hidden * hidden),
+                                tensors.data(states[0], "h0", state),
+                                tensors.data(states[1], "c0", state),
+                                tensors.data(kept[1], "gates", 4 * outputs),
+                                tensors.data(kept[0], "y", outputs),
+                                tensors.data(kept[2], "cells", outputs),
+                                tensors.data(grads[0], "grad_y", outputs),
+                                tensors.data(slopes, "slopes", 4 * outputs),
+                                tensors.data(grads[1], "grad_h", state),
+                                tensors.data(grads[2], "grad_c", state)};
+    const nb::gil_scoped_release release;
+    run_backward(kind, sequence, arrays);
+}
+
+// products: W_ih x and W_hh h with their biases. states and results: (h, c or None). gates None: they are not kept.
+void recurrent_step(int kernel, nb::tuple products, nb::tuple states, nb::tuple results, nb::handle gates)
+{
+    const Tensors tensors(kernel, states[0]);
+    const LayerKind kind = tensors.kind();
+    TensorView h;
+    describe(states[0].ptr(), h);
+    const std::size_t rows = h.shape(0), hidden = width_of(states[0]), size = rows * hidden;
+    const StepArrays arrays{rows,
+                            hidden,
+                            tensors.data(products[0], "W_ih x", kind.layout.columns * size),
+                            tensors.data(products[1], "W_hh h", kind.layout.columns * size),
+                            tensors.data(states[0], "h", size),
+                            tensors.data(states[1], "c", size),
+                            tensors.data(gates, "gates", 4 * size),
+                            tensors.data(results[0], "new h", size),
+                            tensors.data(results[1], "new c", size)};
+    const nb::gil_scoped_release release;
+    run_step(kind, arrays);
+}
+
+}  // namespace
+
+void add_recurrent_functions(nb::module_& m)
+{
+    nb::class_<GateLayout>(m, "GateLayout", "The columns of a row of gates [4 hidden]; see core/recurrent/layer.hpp.")
+        .def_prop_ro("order", [](const GateLayout& l) { return l.order; }, "One letter for each column.")
+        .def_ro("columns", &GateLayout::columns, "Blocks of `hidden` rows in W_ih and W_hh.")
+        .def_ro("first_input", &GateLayout::first_input, "The first column that W_ih x is added to.")
+        .def_ro("first_state", &GateLayout::first_state, "The first column that W_hh h is added to.")
+        .def_ro("first_state_block", &GateLayout::first_state_block, "The block of W_hh that belongs to column first_state.");
+    m.def("gate_layout", [](std::string_view cell) { return layout_of(Cell(position("cell", cell, cell_names))); }, "cell"_a);
+    m.def("recurrent_kernel", recurrent_kernel, "cell"_a, "gates"_a, "The number by which the calls below know a kind of recurrent layer.");
+    m.def("recurrent_forward", recurrent_forward, "kernel"_a, "batch_sizes"_a, "reverse"_a, "x"_a, "weights"_a, "states"_a, "y"_a, "last"_a,
+          "kept"_a, "Outputs and last states of a layer in one direction.");
+    m.def("recurrent_backward", recurrent_backward, "kernel"_a, "batch_sizes"_a, "reverse"_a, "w_hh"_a.none(), "states"_a, "kept"_a, "grads"_a,
+          "slopes"_a, "Gradients of the gates' arguments and of the initial states.");
+    m.def("recurrent_step", recurrent_step, "kernel"_a, "products"_a, "states"_a, "results"_a, "gates"_a.none(),
+          "New states from the products of one step's input and state with their weights.");
+}
+
+}  // namespace isrlu

@@ -1,0 +1,42 @@
+// Memory for the length of one call, in pieces on cache lines.
+//
+// A thread keeps what it needs for usual sizes: the system hands out fresh memory page by page, which costs more than what is done with it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <utility>
+
+namespace isrlu {
+
+class Scratch {
+public:
+    explicit Scratch(std::size_t bytes) : large_(bytes > max_kept_bytes ? allocate(bytes) : nullptr)
+    {
+        thread_local Memory kept;
+        thread_local std::size_t kept_bytes = 0;
+        if (!large_ && bytes > kept_bytes) {
+            kept.reset();
+            kept_bytes = 0;
+            kept = allocate(bytes);
+            kept_bytes = bytes;
+        }
+        next_ = static_cast<char*>(large_ ? large_.get() : kept.get());
+    }
+    void* take(std::size_t bytes) { return std::exchange(next_, next_ + round_up(bytes)); }
+    static std::size_t round_up(std::size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
+
+private:
+    static constexpr std::size_t line_bytes = 64, max_kept_bytes = std::size_t(32) << 20;
+    struct Free {
+        void operator()(void* p) const { ::operator delete(p, std::align_val_t(line_bytes)); }
+    };
+    using Memory = std::unique_ptr<void, Free>;
+    static Memory allocate(std::size_t bytes) { return Memory(::operator new(bytes, std::align_val_t(line_bytes))); }
+
+    Memory large_;
+    char* next_;
+};
+
+}  // namespace isrlu

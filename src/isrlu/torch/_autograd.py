@@ -1,0 +1,80 @@
+"""The gradient of the kernels: one autograd function, and the formula where the gradient is differentiated again."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from isrlu import _core
+from isrlu._checks import METHODS
+from isrlu.torch import _formula, _private
+
+FUNCTIONS = ("isrlu", "isru", "isru_sigmoid")
+# Function, method -> the number by which the kernels know them.
+KERNELS = {name: {method: _core.activation_kernel(name, method) for method in METHODS} for name in FUNCTIONS}
+FUNCTION_OF = {kernel: name for name, methods in KERNELS.items() for kernel in methods.values()}
+
+
+class Activation(torch.autograd.Function):
+    """y = f(x, alpha), which a kernel has computed.
+
+    Saved for the backward pass is x, or in place y alone, where 1 - alpha y^2 cancels near saturation.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: float | Tensor, made: tuple[Tensor], kernel: int, inplace: bool) -> Tensor:
+        if inplace:
+            ctx.mark_dirty(x)
+        if isinstance(alpha, Tensor):
+            ctx.save_for_backward(x, alpha)
+        else:
+            ctx.save_for_backward(x)
+        ctx.call = kernel, alpha if isinstance(alpha, float | int) else None, inplace
+        return made[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        saved, *learned = ctx.saved_tensors
+        kernel, number, from_output = ctx.call
+        alpha = learned[0] if learned else number
+        wants_alpha = ctx.needs_input_grad[1]
+        grads = _core.activation_backward(saved, grad, kernel, alpha, from_output, wants_alpha)
+        if grads is None:
+            by_formula = _from_output if from_output else _from_input
+            grads = by_formula(FUNCTION_OF[kernel], saved, alpha, grad, wants_alpha)
+        return *grads, None, None, None
+
+
+def _from_input(
+    function: str, x: Tensor, alpha: float | Tensor, grad: Tensor, wants_alpha: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The formula's gradients of x and alpha, themselves differentiable where the caller wants that."""
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        x = x if x.requires_grad else x.detach().requires_grad_()
+        y = _formula.apply(function, x, _formula.per_channel(alpha, x))
+        inputs = (x, alpha) if wants_alpha and isinstance(alpha, Tensor) else (x,)
+        found = torch.autograd.grad(y, inputs, grad, create_graph=create_graph)
+    return found[0], found[1] if len(found) == 2 else None
+
+
+def _from_output(
+    function: str, y: Tensor, alpha: float | Tensor, grad: Tensor, wants_alpha: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The same from the output: f' = (1 - alpha y^2)^(3/2), df/dalpha = -y^3 / 2."""
+    wide, g = _formula.compute(y), _formula.compute(grad)
+    if function == "isru_sigmoid":
+        return (g * 2 * (wide * (1 - wide)).clamp(min=0).pow(1.5)).to(y.dtype), None
+    a = _formula.tensor_if_zero(_formula.per_channel(alpha, y), wide)
+    bent = torch.where(a == 0, 0.0, wide) if isinstance(a, Tensor) else wide  # 0 times the square's derivative is NaN
+    slope = (1 - (a * bent) * bent).clamp(min=0).pow(1.5)
+    by_alpha = -0.5 * (wide * wide * wide)
+    if function == "isrlu":
+        slope, by_alpha = torch.where(wide >= 0, 1.0, slope), torch.where(wide >= 0, 0.0, by_alpha)
+    if not (wants_alpha and isinstance(alpha, Tensor)):
+        return (g * slope).to(y.dtype), None
+    assert isinstance(a, Tensor)
+    return (g * slope).to(y.dtype), (g * by_alpha).sum_to_size(a.shape).view(alpha.shape)
+
+
+_private.connect(_private.quick_apply(Activation))

@@ -1,0 +1,100 @@
+"""Every private name of PyTorch, in one place. Where one is missing, calls take the general path and nothing fails.
+
+find(path)       the object, or None
+connect(apply)   hand PyTorch's classes and functions to the kernels, which then take plain CPU tensors
+"""
+
+import ctypes
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad, graph
+
+from isrlu import _core
+
+LIBRARIES = {"darwin": "libtorch_cpu.dylib", "win32": "torch_cpu.dll"}
+
+# What the kernels ask before they take a tensor: whether a dispatch mode, a tracer or a function transform is active.
+WATCHERS = {
+    "dispatch_modes": "_C._len_torch_dispatch_stack",
+    "tracing_state": "_C._get_tracing_state",
+    "transforms": "_C._functorch.peek_interpreter_stack",
+}
+# Methods and attributes that the kernels ask for by name (core/python/torch_tensor.cpp).
+OF_TENSORS = ("_is_view", "_is_zerotensor", "__dlpack_c_exchange_api__")
+OF_FORWARD_AD = ("_current_level",)
+
+# A module's dictionaries of hooks, which `swap` hands on.
+HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+def find(path: str) -> Any:
+    """torch.PATH, or None where this PyTorch has no such name."""
+    found: Any = torch
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def connect(apply: Callable[..., Any]) -> bool:
+    """Let the kernels take plain CPU tensors. `apply` calls the autograd function. False if a name is missing.
+
+    PyTorch has the table of C functions since 2.10. Its thread pool, of the same version, is an option: without it
+    the kernels run on one thread.
+    """
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / LIBRARIES.get(sys.platform, "libtorch_cpu.so")))
+    if hasattr(library, "torch_parallel_for"):
+        _core.set_parallel_for(ctypes.cast(library.torch_parallel_for, ctypes.c_void_p).value)
+    watchers = {name: find(path) for name, path in WATCHERS.items()}
+    known = all(hasattr(Tensor, name) for name in OF_TENSORS) and all(hasattr(forward_ad, n) for n in OF_FORWARD_AD)
+    if not known or None in watchers.values():
+        return False
+    _core.connect_torch(
+        {
+            "Tensor": Tensor,
+            "Parameter": nn.Parameter,
+            "empty_like": torch.empty_like,
+            "is_grad_enabled": torch.is_grad_enabled,
+            "is_inference_mode_enabled": torch.is_inference_mode_enabled,
+            "increment_version": graph.increment_version,
+            "forward_ad": vars(forward_ad),
+            "apply": apply,
+            **watchers,
+        },
+        Tensor.__dlpack_c_exchange_api__,
+    )
+    return True
+
+
+def quick_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """The function's `apply` without the look for transforms of torch.func, which the kernels have done."""
+    apply = getattr(super(torch.autograd.Function, function), "apply", None)
+    return function.apply if apply is None else apply
+
+
+def is_transformed() -> bool:
+    """Whether torch.func is at work, as seen under torch.compile; True where that can't be told."""
+    depth = find("_C._functorch.get_dynamic_layer_stack_depth")
+    return depth is None or depth() != 0
+
+
+def move_hooks(old: nn.Module, new: nn.Module) -> None:
+    """Hand over the dictionaries of hooks themselves: the handles that remove a hook point to them."""
+    for name in HOOKS:
+        hooks = getattr(old, name, None)
+        if hooks is not None:
+            hooks.update(getattr(new, name))
+            setattr(new, name, hooks)
+    new._is_full_backward_hook = old._is_full_backward_hook

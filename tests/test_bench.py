@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from isrlu import accuracy
-from isrlu.bench import kernels, numpy, timer
-from isrlu.cli import app, main
+from isrlu_lab.cli import app, main
+from isrlu_lab.measure import exhaustive_accuracy as accuracy
+from isrlu_lab.measure import kernel_bench as kernels
+from isrlu_lab.measure import numpy_bench as numpy
+from isrlu_lab.measure import timer
 
 command = CliRunner()
 

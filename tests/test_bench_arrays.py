@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isrlu.bench import arrays
+from isrlu_lab.measure import framework_bench as arrays
 
 NAMES = {"relu", "elu", "silu", "gelu", "tanh", "isrlu", "isru"}
 

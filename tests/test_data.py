@@ -12,9 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isrlu import data
-from isrlu._errors import UserError
-from isrlu.data import _dataset, _fetch, _find, command
+from isrlu_lab import data
+from isrlu_lab.data import data_command as command
+from isrlu_lab.data import dataset as _dataset
+from isrlu_lab.data import download as _fetch
+from isrlu_lab.data import locate as _find
+from isrlu_lab.errors import UserError
 
 NAMES = tuple(_dataset.MNIST)
 

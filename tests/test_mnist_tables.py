@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isrlu._errors import UserError
-from isrlu.paper import stats
-from isrlu.paper.experiment import Context
-from isrlu.paper.mnist import alpha, approx, table4, table5, tables
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.results import Folder
-from isrlu.paper.runs import study, work
-from isrlu.paper.runs.store import Run, RunStore
-from isrlu.paper.runs.study import Row, Study
+from isrlu_lab.errors import UserError
+from isrlu_lab.experiments import stats, study
+from isrlu_lab.experiments.experiment import Context
+from isrlu_lab.experiments.mnist import alpha, approx, table4, table5, tables
+from isrlu_lab.experiments.result_store import Folder
+from isrlu_lab.experiments.study import Row, Study
+from isrlu_lab.training import worker as work
+from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.run_store import Run, RunStore
 
 Numbers = Callable[[Spec], dict[str, float]]
 

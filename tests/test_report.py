@@ -16,10 +16,12 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 from rich.console import Console
 
-from isrlu.paper import numbers, registry, runner, style
-from isrlu.paper.experiment import VERDICTS
-from isrlu.paper.results import Store
-from isrlu.report import build
+from isrlu_lab import reproduce as runner
+from isrlu_lab.experiments import figure_style as style
+from isrlu_lab.experiments import numbers, registry
+from isrlu_lab.experiments.experiment import VERDICTS
+from isrlu_lab.experiments.result_store import Store
+from isrlu_lab.report import build
 
 sys.path.insert(0, str(Path(__file__).parent))
 import toy_experiment

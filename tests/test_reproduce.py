@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from isrlu.paper import results
-from isrlu.paper.experiment import Claim, Column, Context, Result, Table
-from isrlu.paper.results import Damaged, Folder, Record, Store, StoreError
+from isrlu_lab.experiments import result_store as results
+from isrlu_lab.experiments.experiment import Claim, Column, Context, Result, Table
+from isrlu_lab.experiments.result_store import Damaged, Folder, Record, Store, StoreError
 
 pytest.importorskip("typer")
 TOY = Path(__file__).with_name("toy_experiment.py")
@@ -336,7 +336,9 @@ def test_two_at_once_are_refused(cli: Cli):
     ],
 )
 def test_missing_package(tmp_path: Path, package: str, arguments: list[str], message: str, code: int):
-    block = f"import sys; sys.modules[{package!r}] = None; sys.argv[0] = 'isrlu'; from isrlu.cli import main; main()"
+    block = (
+        f"import sys; sys.modules[{package!r}] = None; sys.argv[0] = 'isrlu'; from isrlu_lab.cli import main; main()"
+    )
     out = [] if arguments == ["info"] else ["--out", str(tmp_path)]
     command = [sys.executable, "-c", block, *arguments, *out]
     process = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "300"})

@@ -9,10 +9,11 @@ import pytest
 
 import isrlu
 from isrlu import _core
-from isrlu.bench.timer import Sample
-from isrlu.paper import mkl, numbers, registry, speed
-from isrlu.paper.experiment import Context, Result
-from isrlu.paper.results import Folder
+from isrlu_lab.experiments import mkl, numbers, registry
+from isrlu_lab.experiments.experiment import Context, Result
+from isrlu_lab.experiments.result_store import Folder
+from isrlu_lab.measure import cycle_timer as speed
+from isrlu_lab.measure.timer import Sample
 
 SIMDS = list(isrlu.simd_available())
 

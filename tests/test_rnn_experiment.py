@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 import torch
 
-from isrlu import data
-from isrlu._errors import UserError
-from isrlu.bench import rnn as bench
-from isrlu.paper import registry
-from isrlu.paper.rnn import experiment
-from isrlu.paper.rnn import train as training
-from isrlu.paper.rnn.spec import GATES, LAYERS, TASKS, RnnSpec
-from isrlu.paper.runs import command, study
-from isrlu.paper.runs.arrays import Arrays
-from isrlu.paper.runs.grid import make_engine, run_grid
-from isrlu.paper.runs.spec import load_spec
-from isrlu.paper.runs.store import Run, RunStore
-from isrlu.paper.runs.study import Row, Study
+from isrlu_lab import data
+from isrlu_lab.errors import UserError
+from isrlu_lab.experiments import registry, study
+from isrlu_lab.experiments import results_command as command
+from isrlu_lab.experiments import rnn as experiment
+from isrlu_lab.experiments.study import Row, Study
+from isrlu_lab.measure import recurrent_bench as bench
+from isrlu_lab.training.grid import make_engine, run_grid
+from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.recurrent import train_recurrent as training
+from isrlu_lab.training.recurrent.recurrent_spec import GATES, LAYERS, TASKS, RnnSpec
+from isrlu_lab.training.run_spec import load_spec
+from isrlu_lab.training.run_store import Run, RunStore
 
 TINY = {"hidden": 8, "steps": 4, "interval": 2, "batch": 10, "data": "digits"}
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from isrlu.bench import steps
-from isrlu.bench import torch as calls
-from isrlu.cli import app
+from isrlu_lab.cli import app
+from isrlu_lab.measure import torch_bench as calls
+from isrlu_lab.measure import training_step_bench as steps
 
 # torch warns of its own use of what it has deprecated
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")

@@ -13,12 +13,12 @@ import pytest
 import torch
 from mnist_program import small_data
 
-from isrlu._errors import UserError
-from isrlu.paper.mnist import train as training
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.train import History, train
-from isrlu.paper.runs.arrays import Arrays
-from isrlu.paper.runs.work import Diverged, checkpoint_path, execute
+from isrlu_lab.errors import UserError
+from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.mnist import train_mnist as training
+from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.train_mnist import History, train
+from isrlu_lab.training.worker import Diverged, checkpoint_path, execute
 
 SMALL = Spec(activation="relu", width=16, epochs=3, batch=50, data="small")
 FILES = Path(__file__).parent

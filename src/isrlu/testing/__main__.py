@@ -13,11 +13,11 @@ import os
 import subprocess
 import sys
 
-from isrlu._errors import lacking
 from isrlu.testing._bounds import BOUNDS, judged
 from isrlu.testing._frameworks import EVALUATORS, evaluate, questions
 from isrlu.testing._ulps import ulp_error
 from isrlu.testing._vectors import DTYPES, FUNCTIONS, QUANTITIES
+from isrlu_lab.errors import lacking
 
 MISSING = 3  # exit code of a process whose framework is not installed
 Errors = dict[str, dict[str, dict[str, float]]]  # function -> dtype -> quantity -> largest error in ulps

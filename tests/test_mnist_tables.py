@@ -13,7 +13,7 @@ import pytest
 
 from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import stats, study
-from isrlu_lab.experiments.experiment import Context
+from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.mnist import alpha, approx, table4, table5, tables
 from isrlu_lab.experiments.result_store import Folder
 from isrlu_lab.experiments.study import Row, Study

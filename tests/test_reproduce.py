@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from isrlu_lab.experiments import result_store as results
-from isrlu_lab.experiments.experiment import Claim, Column, Context, Result, Table
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Claim, Column, Result, Table
 from isrlu_lab.experiments.result_store import Damaged, Folder, Record, Store, StoreError
 
 pytest.importorskip("typer")

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from isrlu_lab.experiments import numbers, registry
-from isrlu_lab.experiments.experiment import Context
+from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.result_store import Folder
 
 pytest.importorskip("matplotlib")

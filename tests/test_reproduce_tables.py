@@ -10,7 +10,8 @@ import pytest
 import isrlu
 from isrlu import _core
 from isrlu_lab.experiments import mkl, numbers, registry
-from isrlu_lab.experiments.experiment import Context, Result
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Result
 from isrlu_lab.experiments.result_store import Folder
 from isrlu_lab.measure import cycle_timer as speed
 from isrlu_lab.measure.timer import Sample

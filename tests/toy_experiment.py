@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from isrlu_lab.experiments import registry
-from isrlu_lab.experiments.experiment import Claim, Column, Context, Experiment, Result, Table
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Claim, Column, Experiment, Result, Table
 
 PARTS = 6
 

@@ -1,11 +1,12 @@
 """Files that are whole or absent."""
 
 import errno
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from isrlu_lab.errors import UserError
 
@@ -28,6 +29,22 @@ def replacing(path: Path, *, shared: bool = False) -> Iterator[BinaryIO]:
         beside.unlink(missing_ok=True)
 
 
+def encode_json(data: Mapping[str, Any]) -> bytes:
+    """JSON text. NumPy numbers become Python's; a NaN or infinity is a ValueError, since JSON has neither."""
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=_to_python).encode()
+
+
+def write_json(path: Path, data: Mapping[str, Any], option: str) -> None:
+    """Write `data`; an error names the command's option that gave the path."""
+    content = encode_json(data)
+    try:
+        with replacing(path) as file:
+            file.write(content)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot write {path}: {reason}: give another place with {option}") from None
+
+
 def try_to_write(path: Path, option: str) -> None:
     """Fail now, in one line that names the command's option, not after hours of work; "-" is standard output."""
     if str(path) == "-":
@@ -41,3 +58,9 @@ def try_to_write(path: Path, option: str) -> None:
         beside.unlink(missing_ok=True)  # under torchrun the others try, too
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}: give another place with {option}") from None
+
+
+def _to_python(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"not plain JSON data: {value!r}")

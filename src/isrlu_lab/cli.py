@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from isrlu_lab.errors import UserError, complain, lacking
+from isrlu._missing import install_hint
+from isrlu_lab.errors import UserError, print_error
 
 try:
     import rich
@@ -91,7 +92,7 @@ def report(out: Out = Path("results")) -> None:
     path = build.write(out, warn=damaged.append)
     rich.print(f"report: [bold]{rich.markup.escape(str(path))}[/]")
     for message in damaged:
-        complain(message)
+        print_error(message)
     raise typer.Exit(1 if damaged else 0)
 
 
@@ -176,13 +177,13 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        sys.exit(complain(str(error)))
+        sys.exit(print_error(str(error)))
     except ModuleNotFoundError as error:
-        message = lacking(error)
+        message = install_hint(error)
         if message is None:
             raise
-        sys.exit(complain(message))
+        sys.exit(print_error(message))
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # PyTorch's word for it
             raise
-        sys.exit(complain("this machine has not enough memory for it: ask for less"))
+        sys.exit(print_error("this machine has not enough memory for it: ask for less"))

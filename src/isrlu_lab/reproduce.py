@@ -11,11 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from isrlu._missing import install_hint
 from isrlu_lab import environment
-from isrlu_lab.errors import UserError, lacking
+from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import registry
 from isrlu_lab.experiments import terminal as show
-from isrlu_lab.experiments.experiment import Context, Experiment
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Experiment
 from isrlu_lab.experiments.result_store import Damaged, Record, Store, StoreError
 
 FAILED, INTERRUPTED = 1, 130
@@ -103,7 +105,7 @@ def _reason(error: Exception) -> str:
     """One line for a person: what went wrong, and what to do where that is known."""
     if isinstance(error, UserError):
         return str(error)
-    if isinstance(error, ModuleNotFoundError) and (message := lacking(error)):
+    if isinstance(error, ModuleNotFoundError) and (message := install_hint(error)):
         return message
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]} (traceback in failure.json)"
 

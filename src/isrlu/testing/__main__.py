@@ -13,11 +13,11 @@ import os
 import subprocess
 import sys
 
+from isrlu._missing import install_hint
 from isrlu.testing._bounds import BOUNDS, judged
 from isrlu.testing._frameworks import EVALUATORS, evaluate, questions
 from isrlu.testing._ulps import ulp_error
 from isrlu.testing._vectors import DTYPES, FUNCTIONS, QUANTITIES
-from isrlu_lab.errors import lacking
 
 MISSING = 3  # exit code of a process whose framework is not installed
 Errors = dict[str, dict[str, dict[str, float]]]  # function -> dtype -> quantity -> largest error in ulps
@@ -78,7 +78,7 @@ def main() -> None:
         try:
             print(json.dumps(measure(*arguments.frameworks)))
         except ModuleNotFoundError as error:
-            print(f"isrlu: {arguments.frameworks[0]} is left out: {lacking(error)}", file=sys.stderr)
+            print(f"isrlu: {arguments.frameworks[0]} is left out: {install_hint(error)}", file=sys.stderr)
             sys.exit(MISSING)
         return
     found = {framework: measure_apart(framework) for framework in arguments.frameworks or EVALUATORS}

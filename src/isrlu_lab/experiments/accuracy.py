@@ -8,7 +8,8 @@ import isrlu
 from isrlu import _core
 from isrlu._checks import METHODS
 from isrlu_lab.experiments import numbers
-from isrlu_lab.experiments.experiment import Cell, Claim, Column, Context, Result, Table, claim
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Cell, Claim, Column, Result, Table, claim
 
 MANTISSAS = np.arange(1 << 24, dtype=np.uint32)  # every float32 of [1, 4): both parities of the exponent
 WORDS = {

@@ -1,17 +1,10 @@
-"""What an experiment is given (`Context`) and what it returns (`Result`): all that store and report know of it."""
+"""What an experiment is (`Experiment`) and what it returns (`Result`): all that store and report know of it."""
 
 import dataclasses
-import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from isrlu_lab.experiments import numbers
-
-if TYPE_CHECKING:
-    import matplotlib.figure
-
-    from isrlu_lab.experiments.result_store import Folder
 
 Cell = str | float | int | None
 Kind = Literal["label", "paper", "here", "spread", "verdict"]
@@ -121,38 +114,6 @@ class Result:
         claims = [Claim(**c) for c in data["claims"]]
         figures = [Figure(**f) for f in data["figures"]]
         return cls(**{**data, "tables": tables, "claims": claims, "figures": figures})
-
-
-def _silent(text: str, done: float | None = None, total: float | None = None) -> None:
-    """Progress that nobody watches."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What an experiment may use: the preset, its own folder in the results store, and a way to tell how far it is."""
-
-    folder: "Folder"
-    full: bool = False
-    progress: Callable[..., None] = _silent
-    """progress(text, done=None, total=None): what is being done now, and how much of it."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """What the user asked for beyond the preset (seeds, engine, shard, data); each experiment takes what it knows."""
-
-    def remember(self, key: str, compute: Callable[[], Any]) -> Any:
-        """compute() as JSON data, or what it gave in a run that was interrupted later.
-
-        For the parts of a long experiment: a killed run goes on after the last finished part.
-        `key` must name all that the part depends on except the preset: "isrlu-alpha3-pkeep0.25-seed0".
-        """
-        return self.folder.remember(re.sub(r"[^\w.=+-]", "_", key), compute)
-
-    def figure(self, name: str, figure: "matplotlib.figure.Figure", *, caption: str, alt: str) -> Figure:
-        """Store a matplotlib figure (see `isrlu_lab.experiments.figure_style`) as SVG and PNG."""
-        from isrlu_lab.experiments import figure_style as style
-
-        for ending in ("svg", "png"):
-            self.folder.write(f"{name}.{ending}", style.render(figure, ending, salt=name))
-        return Figure(name, caption, alt)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from matplotlib.typing import ColorType
 
 from isrlu_lab.experiments import curves
 from isrlu_lab.experiments import figure_style as style
-from isrlu_lab.experiments.experiment import Claim, Column, Context, Figure, Result, Table, claim
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Claim, Column, Figure, Result, Table, claim
 
 LEFT = np.linspace(-6, 0, 1201)[:-1]
 RIGHT = np.linspace(0, 2.5, 501)

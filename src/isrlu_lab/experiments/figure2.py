@@ -6,7 +6,8 @@ from matplotlib.figure import Figure as MplFigure
 
 from isrlu_lab.experiments import curves
 from isrlu_lab.experiments import figure_style as style
-from isrlu_lab.experiments.experiment import Cell, Column, Context, Figure, Result, Table, claim
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Cell, Column, Figure, Result, Table, claim
 
 X = np.linspace(-8, 8, 1601)
 

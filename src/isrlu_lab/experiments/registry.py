@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from isrlu_lab.errors import UserError
-from isrlu_lab.experiments.experiment import Context, Experiment, Result
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Experiment, Result
 
 EXPERIMENTS = (
     Experiment(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from isrlu_lab.atomic_files import replacing
+from isrlu_lab.atomic_files import encode_json, replacing
 from isrlu_lab.errors import UserError
 from isrlu_lab.experiments.experiment import Result
 
@@ -149,8 +149,7 @@ def write(path: Path, content: bytes) -> Path:
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
     """Write `data`; NumPy numbers become Python's, and a NaN or infinity is a ValueError (JSON has none)."""
-    text = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
-    write(path, text.encode())
+    write(path, encode_json(data))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -188,12 +187,6 @@ def load_svg(path: Path) -> str:
     if "<svg" not in text:
         raise ValueError(f"its figure {path.name} is damaged")
     return text
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"not plain JSON data: {value!r}")
 
 
 @contextlib.contextmanager

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from isrlu_lab.atomic_files import try_to_write
-from isrlu_lab.experiments import result_store as results
+from isrlu_lab.atomic_files import try_to_write, write_json
 from isrlu_lab.experiments.study import store_path
 from isrlu_lab.experiments.terminal import wide
 from isrlu_lab.training.run_store import RunStore
@@ -37,7 +36,7 @@ def show(out: Path, output: Path | None) -> None:
         runs = list(store.all())
     if output:
         records = [{**dataclasses.asdict(run), "spec": run.spec.to_json(), "hash": run.spec.hash} for run in runs]
-        results.write_json(output, {"runs": records})
+        write_json(output, {"runs": records}, "--json")
     table = Table(box=None)
     for heading in ("run", "network", "what", "length", "seed", "data", "status", "accuracy", "loss x 100", "score"):
         table.add_column(heading, no_wrap=heading == "run")

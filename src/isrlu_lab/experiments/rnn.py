@@ -14,7 +14,8 @@ import isrlu
 from isrlu_lab.experiments import difference_table as differences
 from isrlu_lab.experiments import figure_style as style
 from isrlu_lab.experiments import stats, study
-from isrlu_lab.experiments.experiment import Claim, Column, Context, Figure, Result, Table, claim
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Claim, Column, Figure, Result, Table, claim
 from isrlu_lab.experiments.study import Row, Study
 from isrlu_lab.measure import recurrent_bench as bench
 from isrlu_lab.training.recurrent.recurrent_spec import GATES, LAYERS, TASKS, RnnSpec

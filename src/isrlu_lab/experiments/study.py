@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from isrlu_lab import data
 from isrlu_lab.errors import UserError
-from isrlu_lab.experiments.experiment import Context
+from isrlu_lab.experiments.context import Context
 from isrlu_lab.training.grid import make_engine, run_grid, shard
 from isrlu_lab.training.run_spec import RunSpec
 from isrlu_lab.training.run_store import Run, RunStore

@@ -8,7 +8,8 @@ import numpy as np
 import isrlu
 from isrlu import _core
 from isrlu_lab.experiments import numbers
-from isrlu_lab.experiments.experiment import Cell, Claim, Column, Context, Result, Table, claim
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Cell, Claim, Column, Result, Table, claim
 from isrlu_lab.measure import cycle_timer as speed
 from isrlu_lab.measure import kernel_bench as kernels
 

@@ -11,7 +11,8 @@ from isrlu._checks import METHODS
 from isrlu_lab.environment import cpu_name
 from isrlu_lab.experiments import mkl, numbers
 from isrlu_lab.experiments.accuracy import WORDS
-from isrlu_lab.experiments.experiment import Cell, Claim, Column, Context, Result, Table, claim
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Cell, Claim, Column, Result, Table, claim
 from isrlu_lab.measure import cycle_timer as speed
 from isrlu_lab.measure.kernel_bench import Contender, job, placed
 from isrlu_lab.measure.timer import Sample, ratio

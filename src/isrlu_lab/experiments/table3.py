@@ -5,7 +5,8 @@ from typing import Any
 
 import isrlu
 from isrlu_lab.experiments import numbers
-from isrlu_lab.experiments.experiment import Cell, Claim, Column, Context, Result, Table, claim
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Cell, Claim, Column, Result, Table, claim
 from isrlu_lab.measure import cycle_timer as speed
 from isrlu_lab.measure.kernel_bench import Contender, job
 from isrlu_lab.measure.timer import Sample, ratio

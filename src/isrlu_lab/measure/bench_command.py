@@ -7,7 +7,7 @@ import rich
 import typer
 
 from isrlu_lab.atomic_files import try_to_write
-from isrlu_lab.errors import complain
+from isrlu_lab.errors import print_error
 
 bench = typer.Typer(no_args_is_help=True, help="Benchmarks: contenders interleaved, checked against the oracle first.")
 
@@ -62,7 +62,7 @@ def bench_mnist(
     from isrlu_lab.measure import grid_bench as mnist
 
     with show.status() as say:
-        found = mnist.run(folder, architecture, steps=steps, rounds=rounds, say=say, warn=complain)
+        found = mnist.run(folder, architecture, steps=steps, rounds=rounds, say=say, warn=print_error)
     for name, rates in found.items():
         rich.print(f"{name:7} {', '.join(f'{rate:,.0f}' for rate in rates)} images/s")
     plain, one = mnist.ratio(found), mnist.ratio(found, "one run")

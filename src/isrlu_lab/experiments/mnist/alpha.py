@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isrlu_lab.experiments import stats, study
-from isrlu_lab.experiments.experiment import Cell, Claim, Column, Context, Result, Table, claim
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Cell, Claim, Column, Result, Table, claim
 from isrlu_lab.experiments.mnist import plots, table4, tables
 from isrlu_lab.experiments.study import Row, Study
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from isrlu_lab.experiments import study
-from isrlu_lab.experiments.experiment import Claim, Context, Result, claim
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Claim, Result, claim
 from isrlu_lab.experiments.mnist import plots, table4, tables
 from isrlu_lab.experiments.study import Row, Study
 

@@ -11,7 +11,8 @@ from matplotlib.ticker import MaxNLocator
 
 from isrlu_lab.experiments import figure_style as style
 from isrlu_lab.experiments import stats
-from isrlu_lab.experiments.experiment import Context, Figure
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Figure
 from isrlu_lab.experiments.study import Row, Study
 
 History = Mapping[str, Any]

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from isrlu_lab.experiments import numbers, study
-from isrlu_lab.experiments.experiment import Claim, Context, Result, claim
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Claim, Result, claim
 from isrlu_lab.experiments.mnist import plots, tables
 from isrlu_lab.experiments.study import Row, Study
 from isrlu_lab.training.mnist.mnist_spec import Spec

@@ -11,9 +11,8 @@ from rich.console import Console
 
 from isrlu_lab import data as datasets
 from isrlu_lab import environment
-from isrlu_lab.atomic_files import try_to_write
+from isrlu_lab.atomic_files import try_to_write, write_json
 from isrlu_lab.errors import UserError
-from isrlu_lab.experiments import result_store as results
 from isrlu_lab.training.mnist.mnist_spec import Spec
 
 
@@ -77,7 +76,7 @@ def train_one(
             print(f"isrlu: the run diverged: {status['reason']}", file=sys.stderr)
         if output:
             record = {"spec": spec.to_json(), **status, **numbers, "history": dataclasses.asdict(history)}
-            results.write_json(output, {**record, "data": loaded.title, "environment": captured})
+            write_json(output, {**record, "data": loaded.title, "environment": captured}, "--json")
     return 0 if numbers else 1
 
 

@@ -1,1 +1,1 @@
-"""The paper's MNIST experiments: two networks, how a run trains one, and the tables made from runs."""
+"""The paper's two MNIST networks, and how a run trains one."""

@@ -1,1 +1,1 @@
-"""Beyond the paper: ISRU in LSTM and GRU."""
+"""LSTM and GRU with ISRU gates or exact ones, and how a run trains one."""

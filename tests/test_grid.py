@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from isrlu_lab.errors import UserError
-from isrlu_lab.experiments import results_command as command
+from isrlu_lab.experiments import results_command
 from isrlu_lab.measure import grid_bench as bench
 from isrlu_lab.training.grid import make_engine, run_grid, shard
 from isrlu_lab.training.mnist.mnist_spec import Spec
@@ -78,7 +78,7 @@ def test_a_row_that_is_no_run_is_damage(path: Path, column: str, text: str) -> N
 
 def test_a_missing_store_is_told_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such store of runs"):
-        command.merge([tmp_path / "nowhere"], tmp_path / "mine")
+        results_command.merge([tmp_path / "nowhere"], tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
 
 

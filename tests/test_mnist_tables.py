@@ -17,7 +17,7 @@ from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.mnist import alpha, approx, table4, table5, tables
 from isrlu_lab.experiments.result_store import Folder
 from isrlu_lab.experiments.study import Row, Study
-from isrlu_lab.training import worker as work
+from isrlu_lab.training import worker
 from isrlu_lab.training.mnist.mnist_spec import Spec
 from isrlu_lab.training.run_store import Run, RunStore
 
@@ -371,7 +371,7 @@ def test_shards_are_merged_into_the_whole(tmp_path: Path) -> None:
 
 def test_a_crashed_run_is_told_and_tried_again(tmp_path: Path) -> None:
     spec = dataclasses.replace(alpha.rows(False)[0].spec, data="digits")
-    in_the_way = work.checkpoint_path(study.store_path(tmp_path).parent / "checkpoints", spec)
+    in_the_way = worker.checkpoint_path(study.store_path(tmp_path).parent / "checkpoints", spec)
     in_the_way.mkdir(parents=True)
     done = isrlu("reproduce", "alpha", "--data", "digits", out=tmp_path)
     first, second = done.stderr.splitlines()

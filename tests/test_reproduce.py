@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from isrlu_lab.experiments import result_store as results
+from isrlu_lab.experiments import result_store
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Column, Result, Table
 from isrlu_lab.experiments.result_store import Damaged, Folder, Record, Store, StoreError
@@ -243,20 +243,20 @@ def test_damaged_part_is_computed_again(tmp_path: Path):
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "file"
-    results.write(path, b"old")
+    result_store.write(path, b"old")
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(results.os, "fsync", full)
+    monkeypatch.setattr(result_store.os, "fsync", full)
     with pytest.raises(StoreError, match="No space left on device"):
-        results.write(path, b"new")
+        result_store.write(path, b"new")
     assert path.read_bytes() == b"old" and [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def test_nan_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="not JSON compliant"):
-        results.write_json(tmp_path / "x.json", {"a": float("nan")})
+        result_store.write_json(tmp_path / "x.json", {"a": float("nan")})
     assert not (tmp_path / "x.json").exists()
 
 

@@ -9,8 +9,7 @@ import torch
 
 from isrlu_lab import data
 from isrlu_lab.errors import UserError
-from isrlu_lab.experiments import registry, study
-from isrlu_lab.experiments import results_command as command
+from isrlu_lab.experiments import registry, results_command, study
 from isrlu_lab.experiments import rnn as experiment
 from isrlu_lab.experiments.study import Row, Study
 from isrlu_lab.measure import recurrent_bench as bench
@@ -117,7 +116,7 @@ def test_the_grid_trains_stores_and_does_not_repeat(tmp_path) -> None:
         assert len(runs) == 8 and {run.status for run in runs.values()} == {"done"}
         told.clear()
         assert run_grid(found.specs(), store, engine, told.append) == runs and not told
-    command.show(tmp_path, tmp_path / "runs.json")
+    results_command.show(tmp_path, tmp_path / "runs.json")
     written = json.loads((tmp_path / "runs.json").read_text())["runs"]
     assert {load_spec(each["spec"]).hash for each in written} == set(runs)
     table = experiment._learning_table(dataclasses.replace(found, runs=runs), "rows")

@@ -64,13 +64,12 @@ def reproduce(
     """Rebuild the paper's tables and figures on this machine and write the report."""
     from rich.console import Console
 
-    from isrlu_lab import reproduce as runner
-    from isrlu_lab.experiments import registry
-    from isrlu_lab.experiments import terminal as show
+    from isrlu_lab import reproduce
+    from isrlu_lab.experiments import registry, terminal
 
     console = Console()
     if listing:
-        show.listing(console, registry.select(names or []))
+        terminal.listing(console, registry.select(names or []))
         return
     options = {"seeds": seeds, "engine": engine, "shard": shard, "data": data}
     if (engine, shard, data) != ("local", None, None):
@@ -79,7 +78,7 @@ def reproduce(
         study.check_options(options)
     errors = Console(stderr=True)
     raise typer.Exit(
-        runner.reproduce(names or [], out, full=full, again=again, console=console, errors=errors, options=options)
+        reproduce.reproduce(names or [], out, full=full, again=again, console=console, errors=errors, options=options)
     )
 
 
@@ -102,9 +101,9 @@ def data(
     folder: Data = None,
 ) -> None:
     """Find or fetch the data, check it, and say where it is."""
-    from isrlu_lab.data import data_command as command
+    from isrlu_lab.data import data_command
 
-    command.show(name, folder)
+    data_command.show(name, folder)
 
 
 @app.command()
@@ -129,7 +128,7 @@ def train(
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard.")] = None,
 ) -> None:
     """Train one of the paper's MNIST networks; under torchrun, on several processes."""
-    from isrlu_lab.training.mnist import train_command as command
+    from isrlu_lab.training.mnist import train_command
 
     spec = {
         "architecture": architecture,
@@ -147,7 +146,7 @@ def train(
         "seed": seed,
     }
     files = {"checkpoint": checkpoint, "output": output, "tensorboard": tensorboard}
-    raise typer.Exit(command.train_one(spec, threads=threads, data=data, **files))
+    raise typer.Exit(train_command.train_one(spec, threads=threads, data=data, **files))
 
 
 @results.command()
@@ -156,9 +155,9 @@ def merge(
     out: Out = Path("results"),
 ) -> None:
     """Take over the runs of other stores: of the shards of a grid, trained on other machines."""
-    from isrlu_lab.experiments import results_command as command
+    from isrlu_lab.experiments import results_command
 
-    command.merge(stores, out)
+    results_command.merge(stores, out)
 
 
 @results.command("show")
@@ -167,9 +166,9 @@ def show_runs(
     output: Annotated[Path | None, typer.Option("--json", help="File for all runs with their histories.")] = None,
 ) -> None:
     """List the stored runs; also while they are being trained."""
-    from isrlu_lab.experiments import results_command as command
+    from isrlu_lab.experiments import results_command
 
-    command.show(out, output)
+    results_command.show(out, output)
 
 
 def main() -> None:

@@ -14,8 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from isrlu._missing import install_hint
 from isrlu_lab import environment
 from isrlu_lab.errors import UserError
-from isrlu_lab.experiments import registry
-from isrlu_lab.experiments import terminal as show
+from isrlu_lab.experiments import registry, terminal
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Experiment
 from isrlu_lab.experiments.result_store import Damaged, Record, Store, StoreError
@@ -90,7 +89,7 @@ def _run(
         raise RuntimeError("it returned neither a table nor a figure")
     captured = {**environment.capture(), "seeds": found.seeds, **found.environment}
     store.save(Record(entry.name, preset, round(seconds, 2), captured, found))
-    show.result(console, entry, found)
+    terminal.result(console, entry, found)
     return not found.environment.get("runs", {}).get("crashed")
 
 

@@ -37,8 +37,8 @@ class Context:
 
     def figure(self, name: str, figure: "matplotlib.figure.Figure", *, caption: str, alt: str) -> Figure:
         """Store a matplotlib figure (see `isrlu_lab.experiments.figure_style`) as SVG and PNG."""
-        from isrlu_lab.experiments import figure_style as style
+        from isrlu_lab.experiments import figure_style
 
         for ending in ("svg", "png"):
-            self.folder.write(f"{name}.{ending}", style.render(figure, ending, salt=name))
+            self.folder.write(f"{name}.{ending}", figure_style.render(figure, ending, salt=name))
         return Figure(name, caption, alt)

@@ -6,15 +6,14 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.typing import ColorType
 
-from isrlu_lab.experiments import curves
-from isrlu_lab.experiments import figure_style as style
+from isrlu_lab.experiments import curves, figure_style
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Column, Figure, Result, Table, claim
 
 LEFT = np.linspace(-6, 0, 1201)[:-1]
 RIGHT = np.linspace(0, 2.5, 501)
 FAMILY = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-BLUE, VERMILLION = (str(style.LINES[name]["color"]) for name in ("blue", "vermillion"))
+BLUE, VERMILLION = (str(figure_style.LINES[name]["color"]) for name in ("blue", "vermillion"))
 
 
 def run(context: Context) -> Result:
@@ -34,7 +33,7 @@ NOTE = (
 
 
 def _panel(title: str, label: str) -> tuple[MplFigure, Axes]:
-    made, axes = style.panel(title, "x", label)
+    made, axes = figure_style.panel(title, "x", label)
     axes.set_xlim(LEFT[0], RIGHT[-1])
     return made, axes
 
@@ -43,9 +42,9 @@ def _functions(context: Context) -> Figure:
     made, axes = _panel("Activation functions", "f(x)")
     x = np.concatenate([LEFT, RIGHT])
     for curve in curves.FIGURE1:
-        axes.plot(x, curve.value(x), label=curve.label, **style.LINES[curve.line])
+        axes.plot(x, curve.value(x), label=curve.label, **figure_style.LINES[curve.line])
     axes.set_ylim(-1.25, 2.5)
-    style.legend(axes, loc="upper left")
+    figure_style.legend(axes, loc="upper left")
     return context.figure(
         "functions",
         made,
@@ -60,7 +59,7 @@ def _first(context: Context) -> Figure:
     for curve in curves.FIGURE1:
         _halves(axes, curve.first, curve.label, curve.line, joined=curve.label != "ReLU")
     axes.set_ylim(-0.08, 1.15)
-    style.legend(axes, loc="upper left")
+    figure_style.legend(axes, loc="upper left")
     return context.figure(
         "first-derivatives",
         made,
@@ -74,12 +73,12 @@ def _second(context: Context) -> Figure:
     for curve in curves.FIGURE1:
         if curve.second is not None:
             _halves(axes, curve.second, curve.label, curve.line, joined=curve.label != "ELU")
-    colour = style.LINES["green"]["color"]
+    colour = figure_style.LINES["green"]["color"]
     axes.plot([0], [1], "o", color=colour, markerfacecolor="white", markersize=6, zorder=5)
     axes.plot([0], [0], "o", color=colour, markersize=6, zorder=5)
-    axes.annotate("ELU jumps\nfrom 1 to 0", (0, 1), (0.35, 1.05), va="center", fontsize=9.5, color=style.INK)
+    axes.annotate("ELU jumps\nfrom 1 to 0", (0, 1), (0.35, 1.05), va="center", fontsize=9.5, color=figure_style.INK)
     axes.set_ylim(-0.1, 1.65)
-    style.legend(axes, loc="upper left")
+    figure_style.legend(axes, loc="upper left")
     return context.figure(
         "second-derivatives",
         made,
@@ -102,7 +101,7 @@ def _family(context: Context) -> Figure:
         note = {0.0: ", linear", FAMILY[-1]: ", nearly ReLU"}.get(alpha, "")
         offset = (3, 2.5) if at == LEFT[0] + 0.1 else (9, -3)
         text = f"α = {alpha:g}{note}"
-        axes.annotate(text, (at, height), offset, textcoords="offset points", fontsize=8.5, color=style.INK)
+        axes.annotate(text, (at, height), offset, textcoords="offset points", fontsize=8.5, color=figure_style.INK)
     axes.set(xlim=(LEFT[0], 1.1), ylim=(-2.5, 1.1))
     return context.figure(
         "alpha-family",
@@ -128,7 +127,7 @@ def _halves(axes: Axes, function: curves.Callable, label: str, line: str, *, joi
     """Draw a curve; where it jumps at 0, as two halves, so that no upright line pretends a connection."""
     parts = [np.concatenate([LEFT, RIGHT])] if joined else [np.append(LEFT, -1e-12), RIGHT]
     for count, x in enumerate(parts):
-        axes.plot(x, function(x), label=label if count == 0 else None, **style.LINES[line])
+        axes.plot(x, function(x), label=label if count == 0 else None, **figure_style.LINES[line])
 
 
 def _step_at_zero(first: curves.Callable, h: float = 1e-6) -> tuple[float, float]:

@@ -4,8 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
 
-from isrlu_lab.experiments import curves
-from isrlu_lab.experiments import figure_style as style
+from isrlu_lab.experiments import curves, figure_style
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Cell, Column, Figure, Result, Table, claim
 
@@ -55,16 +54,16 @@ def _apart(f: curves.Callable, g: curves.Callable) -> list[float]:
 
 
 def _panel(title: str, label: str) -> tuple[MplFigure, Axes]:
-    made, axes = style.panel(title, "x", label)
+    made, axes = figure_style.panel(title, "x", label)
     axes.set_xlim(X[0], X[-1])
     return made, axes
 
 
 def _tanh(context: Context) -> Figure:
     made, axes = _panel("ISRU and tanh", "f(x)")
-    axes.plot(X, curves.isru(X), label="ISRU, α = 1", **style.LINES["blue"])
-    axes.plot(X, np.tanh(X), label="tanh", **style.LINES["vermillion"])
-    style.legend(axes, loc="upper left")
+    axes.plot(X, curves.isru(X), label="ISRU, α = 1", **figure_style.LINES["blue"])
+    axes.plot(X, np.tanh(X), label="tanh", **figure_style.LINES["vermillion"])
+    figure_style.legend(axes, loc="upper left")
     return context.figure(
         "isru-tanh",
         made,
@@ -75,9 +74,9 @@ def _tanh(context: Context) -> Figure:
 
 def _sigmoid(context: Context) -> Figure:
     made, axes = _panel("isru_sigmoid and the sigmoid", "f(x)")
-    axes.plot(X, curves.isru_sigmoid(X), label="isru_sigmoid", **style.LINES["blue"])
-    axes.plot(X, curves.sigmoid(X), label="sigmoid", **style.LINES["vermillion"])
-    style.legend(axes, loc="upper left")
+    axes.plot(X, curves.isru_sigmoid(X), label="isru_sigmoid", **figure_style.LINES["blue"])
+    axes.plot(X, curves.sigmoid(X), label="sigmoid", **figure_style.LINES["vermillion"])
+    figure_style.legend(axes, loc="upper left")
     return context.figure(
         "isru-sigmoid",
         made,
@@ -88,12 +87,15 @@ def _sigmoid(context: Context) -> Figure:
 
 def _difference(context: Context) -> Figure:
     made, axes = _panel("How far apart", "difference")
-    axes.plot(X, curves.isru(X) - np.tanh(X), label="ISRU - tanh", **style.LINES["blue"])
+    axes.plot(X, curves.isru(X) - np.tanh(X), label="ISRU - tanh", **figure_style.LINES["blue"])
     axes.plot(
-        X, curves.isru_sigmoid(X) - curves.sigmoid(X), label="isru_sigmoid - sigmoid", **style.LINES["vermillion"]
+        X,
+        curves.isru_sigmoid(X) - curves.sigmoid(X),
+        label="isru_sigmoid - sigmoid",
+        **figure_style.LINES["vermillion"],
     )
     axes.set_ylim(-0.16, 0.16)
-    style.legend(axes, loc="upper left")
+    figure_style.legend(axes, loc="upper left")
     return context.figure(
         "differences",
         made,

@@ -11,9 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import isrlu
-from isrlu_lab.experiments import difference_table as differences
-from isrlu_lab.experiments import figure_style as style
-from isrlu_lab.experiments import stats, study
+from isrlu_lab.experiments import difference_table, figure_style, stats, study
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Column, Figure, Result, Table, claim
 from isrlu_lab.experiments.study import Row, Study
@@ -152,7 +150,7 @@ def _learning_table(found: Study, task: str) -> Table:
 def _differences_table(found: Study) -> list[Table]:
     compared = [(UNITS[task], layer, each) for (task, layer), each in _differences(found).items()]
     titles = ("ISRU less exact gates", "layer")
-    return differences.table("Differences, paired by seed" + found.marks, titles, "difference", compared, digits=4)
+    return difference_table.table("Differences, paired by seed" + found.marks, titles, "difference", compared, digits=4)
 
 
 def _marks(found: Study, task: str) -> str:
@@ -171,17 +169,19 @@ def _steps_to_goal(found: Study, row: Row[RnnSpec]) -> float | None:
 
 
 def _curves(context: Context, found: Study, task: str, layer: str) -> Figure:
-    made, axes = style.panel(f"{layer}, {TASKS[task]}\n{_marks(found, task).strip()}".strip(), "step", UNITS[task])
+    made, axes = figure_style.panel(
+        f"{layer}, {TASKS[task]}\n{_marks(found, task).strip()}".strip(), "step", UNITS[task]
+    )
     for row in found.rows:
         histories = [run.result["history"] for run in found.of(row).values()]
         if (row.spec.task, row.spec.layer) == (task, layer) and histories:
             middle, low, high = stats.band([history["score"] for history in histories])
-            line, steps = style.LINES[COLOURS[row.spec.gates]], histories[0]["steps"]
+            line, steps = figure_style.LINES[COLOURS[row.spec.gates]], histories[0]["steps"]
             axes.plot(steps, middle, label=GATES[row.spec.gates], **line)
             axes.fill_between(steps, low, high, color=line["color"], alpha=0.2, linewidth=0)
     if task == "adding":
         axes.set_ylim(bottom=0)  # no band of a squared error reaches below
-    style.legend(axes)
+    figure_style.legend(axes)
     caption = f"{layer}: {UNITS[task]} in training, mean over seeds with its 95 % confidence band.{_marks(found, task)}"
     alt = f"Two learning curves of {layer}, with ISRU and with exact gates."
     return context.figure(f"{task}-{layer}", made, caption=caption, alt=alt)

@@ -10,8 +10,7 @@ from isrlu import _core
 from isrlu_lab.experiments import numbers
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Result, Table, claim
-from isrlu_lab.measure import cycle_timer as speed
-from isrlu_lab.measure import kernel_bench as kernels
+from isrlu_lab.measure import cycle_timer, kernel_bench
 
 SIDE = 132  # of the image: 68 KiB in and out, so that the convolution and not the memory is timed
 CHANNELS = 32
@@ -25,18 +24,18 @@ def run(context: Context) -> Result:
     best = simds[-1]
     context.progress("convolutions")
     runs = {f"{name} {simd}": _direct(name, simd) for name in paper for simd in simds}
-    runs["exp"] = kernels.job(best, kernels.Contender("exp"), SIDE * SIDE)
+    runs["exp"] = kernel_bench.job(best, kernel_bench.Contender("exp"), SIDE * SIDE)
     outputs = {name: (SIDE - int(name[0]) + 1) * (SIDE - int(name[2]) + 1) for name in paper}
     torch = importlib.util.find_spec("torch") is not None
     if torch:
         for name in paper:
             runs[f"{name} torch"], runs[f"{name} channels"] = _torch(name, 1), _torch(name, CHANNELS)
-    samples = speed.measure(runs, full=context.full)
+    samples = cycle_timer.measure(runs, full=context.full)
 
     def cpe(name: str, what: str, share: int = 1) -> float:
-        return speed.cycles(samples, f"{name} {what}", outputs[name] * share)
+        return cycle_timer.cycles(samples, f"{name} {what}", outputs[name] * share)
 
-    exponential = speed.cycles(samples, "exp", SIDE * SIDE)
+    exponential = cycle_timer.cycles(samples, "exp", SIDE * SIDE)
     columns = [
         Column("convolution"),
         Column("multiplies", "paper"),
@@ -64,19 +63,19 @@ def run(context: Context) -> Result:
     return Result(
         [Table(caption, columns, rows)],
         _claims(rows, cpe("3x1", best), exponential, best),
-        notes=[*speed.remarks(samples), *_notes(rows, simds, torch)],
-        environment={"clock_ghz": speed.clock_ghz(samples), "threads_used": 1},
+        notes=[*cycle_timer.remarks(samples), *_notes(rows, simds, torch)],
+        environment={"clock_ghz": cycle_timer.clock_ghz(samples), "threads_used": 1},
     )
 
 
-def _direct(name: str, simd: str) -> speed.Run:
+def _direct(name: str, simd: str) -> cycle_timer.Run:
     """This project's convolution, checked against a float64 one."""
     height, width = int(name[0]), int(name[2])
     random = np.random.default_rng(1)
     shape = (SIDE - height + 1, SIDE - width + 1)
     weights = random.standard_normal((height, width), dtype=np.float32)
-    image = kernels.placed(random.standard_normal(SIDE * SIDE), np.dtype(np.float32), 0)
-    out = kernels.placed(np.zeros(shape[0] * shape[1]), np.dtype(np.float32), 2048).reshape(shape)
+    image = kernel_bench.placed(random.standard_normal(SIDE * SIDE), np.dtype(np.float32), 0)
+    out = kernel_bench.placed(np.zeros(shape[0] * shape[1]), np.dtype(np.float32), 2048).reshape(shape)
 
     def run(loops: int) -> float:
         return _core.convolve(simd, name, image.ctypes.data, weights.ctypes.data, out.ctypes.data, SIDE, SIDE, loops)
@@ -89,7 +88,7 @@ def _direct(name: str, simd: str) -> speed.Run:
     return run
 
 
-def _torch(name: str, channels: int) -> speed.Run:
+def _torch(name: str, channels: int) -> cycle_timer.Run:
     """torch's conv2d of the same image, on one thread."""
     import torch
 

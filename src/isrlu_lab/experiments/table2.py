@@ -13,7 +13,7 @@ from isrlu_lab.experiments import mkl, numbers
 from isrlu_lab.experiments.accuracy import WORDS
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Result, Table, claim
-from isrlu_lab.measure import cycle_timer as speed
+from isrlu_lab.measure import cycle_timer
 from isrlu_lab.measure.kernel_bench import Contender, job, placed
 from isrlu_lab.measure.timer import Sample, ratio
 
@@ -36,23 +36,23 @@ def run(context: Context) -> Result:
         for name in ROWS:
             runs[f"{name} mkl"], errors[name] = _mkl(name)
     context.progress(f"{len(runs)} contenders")
-    samples = speed.measure(runs, full=context.full)
+    samples = cycle_timer.measure(runs, full=context.full)
 
     table = _table(samples, simds, best, mkl=bool(errors))
     return Result(
         [table, _methods(samples, best)],
         _claims(samples, simds, best, bool(errors)),
-        notes=[*speed.remarks(samples), *_notes(errors)],
+        notes=[*cycle_timer.remarks(samples), *_notes(errors)],
         seeds=[0],
         environment={
-            "clock_ghz": speed.clock_ghz(samples),
+            "clock_ghz": cycle_timer.clock_ghz(samples),
             "threads_used": 1,
             **({"mkl": mkl.version()} if errors else {}),
         },
     )
 
 
-def _mkl(name: str) -> tuple[speed.Run, float]:
+def _mkl(name: str) -> tuple[cycle_timer.Run, float]:
     """MKL's function as a contender, and its largest relative error."""
     x = np.random.default_rng(0).standard_normal(MKL_SIZE)
     src = placed(np.abs(x) + 0.1 if name == "InvSqrt" else x, np.dtype(np.float32), 0)
@@ -76,7 +76,7 @@ def _cycles(samples: dict[str, Sample], name: str, where: str) -> float:
     if "/" in name:
         slow, _, fast = name.partition("/")
         return ratio(samples, f"{slow} {where}", f"{fast} {where}")
-    return speed.cycles(samples, f"{name} {where}", MKL_SIZE if where == "mkl" else SIZE)
+    return cycle_timer.cycles(samples, f"{name} {where}", MKL_SIZE if where == "mkl" else SIZE)
 
 
 def _table(samples: dict[str, Sample], simds: list[str], best: str, *, mkl: bool) -> Table:
@@ -94,7 +94,7 @@ def _table(samples: dict[str, Sample], simds: list[str], best: str, *, mkl: bool
         here = [_cycles(samples, name, place) for place in places]
         slow, _, fast = name.partition("/")
         if fast:
-            spread = speed.ratio_spread(samples, f"{slow} {best}", f"{fast} {best}")
+            spread = cycle_timer.ratio_spread(samples, f"{slow} {best}", f"{fast} {best}")
             verdict = "holds" if here[simds.index(best)] * (1 - spread) > 1 else "does not"
         else:
             spread, verdict = samples[f"{name} {best}"].spread, None
@@ -115,7 +115,9 @@ def _methods(samples: dict[str, Sample], best: str) -> Table:
     for method in METHODS:
         name = f"{method} {best}"
         ratios = [ratio(samples, f"{slow} {best}", name) for slow in ("Exp", "Tanh")]
-        rows.append([WORDS[method], method, speed.cycles(samples, name, SIZE), 100 * samples[name].spread, *ratios])
+        rows.append(
+            [WORDS[method], method, cycle_timer.cycles(samples, name, SIZE), 100 * samples[name].spread, *ratios]
+        )
     return Table(f"Beyond the paper: the ways to the inverse square root on {best}", columns, rows)
 
 
@@ -125,7 +127,7 @@ def _claims(samples: dict[str, Sample], simds: list[str], best: str, mkl: bool) 
     tanh = {simd: _cycles(samples, "Tanh/InvSqrt", simd) for simd in vector}
     also = {name: f"; MKL {_cycles(samples, name, 'mkl'):.2f}" if mkl else "" for name in RATIOS}
     estimate = ratio(samples, f"Tanh {best}", f"approx {best}")
-    spread = speed.ratio_spread(samples, f"Exp {best}", f"InvSqrt {best}")
+    spread = cycle_timer.ratio_spread(samples, f"Exp {best}", f"InvSqrt {best}")
     return [
         claim(
             "table2.exp",

@@ -7,7 +7,7 @@ import isrlu
 from isrlu_lab.experiments import numbers
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Result, Table, claim
-from isrlu_lab.measure import cycle_timer as speed
+from isrlu_lab.measure import cycle_timer
 from isrlu_lab.measure.kernel_bench import Contender, job
 from isrlu_lab.measure.timer import Sample, ratio
 
@@ -38,16 +38,16 @@ def run(context: Context) -> Result:
     return Result(
         tables,
         _claims(first, simds[0], measured[simds[0], "in memory"]),
-        notes=[*speed.remarks(*measured.values()), *_notes(first)],
+        notes=[*cycle_timer.remarks(*measured.values()), *_notes(first)],
         seeds=[0],
-        environment={"clock_ghz": speed.clock_ghz(first), "threads_used": 1},
+        environment={"clock_ghz": cycle_timer.clock_ghz(first), "threads_used": 1},
     )
 
 
 def _measure(simd: str, size: int, full: bool) -> dict[str, tuple[float, ...]]:
     """Seconds of each round, by contender."""
     runs = {name: job(simd, contender, size) for name, contender in {**ROWS, "exp": Contender("exp")}.items()}
-    return {name: sample.seconds for name, sample in speed.measure(runs, full=full).items()}
+    return {name: sample.seconds for name, sample in cycle_timer.measure(runs, full=full).items()}
 
 
 def _table(samples: dict[str, Sample], simd: str, place: str, size: int) -> Table:
@@ -74,7 +74,7 @@ def _table(samples: dict[str, Sample], simd: str, place: str, size: int) -> Tabl
                 paper["ns"][name],
                 samples[name].median / size * 1e9,
                 100 * samples[name].spread,
-                speed.cycles(samples, name, size),
+                cycle_timer.cycles(samples, name, size),
                 known[0],
                 here[0],
                 known[1],

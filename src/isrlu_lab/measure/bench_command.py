@@ -37,17 +37,16 @@ def accuracy(
     json: Json = None,
 ) -> None:
     """Compare ISRLU, in every method and instruction set, with a reference of higher precision."""
-    from isrlu_lab.measure import bench_output as show
-    from isrlu_lab.measure import exhaustive_accuracy as accuracy
+    from isrlu_lab.measure import bench_output, exhaustive_accuracy
 
-    with show.progress("every float32" if not quick else "a sample of float32") as advance:
-        found = accuracy.run(show.instruction_sets(simd), quick=quick, progress=advance)
+    with bench_output.progress("every float32" if not quick else "a sample of float32") as advance:
+        found = exhaustive_accuracy.run(bench_output.instruction_sets(simd), quick=quick, progress=advance)
     if markdown:
-        show.write(markdown, accuracy.markdown(found) + "\n")
+        bench_output.write(markdown, exhaustive_accuracy.markdown(found) + "\n")
     if json:
-        show.write_json(json, found)
+        bench_output.write_json(json, found)
     if not (markdown or json):
-        show.accuracy(found)
+        bench_output.accuracy(found)
 
 
 @bench.command("mnist")
@@ -58,14 +57,13 @@ def bench_mnist(
     folder: Annotated[str | None, typer.Option("--data", help="Folder of MNIST's IDX files.")] = None,
 ) -> None:
     """Images per second: the grid of ISRLU runs against a plain PyTorch loop with F.elu."""
-    from isrlu_lab.measure import bench_output as show
-    from isrlu_lab.measure import grid_bench as mnist
+    from isrlu_lab.measure import bench_output, grid_bench
 
-    with show.status() as say:
-        found = mnist.run(folder, architecture, steps=steps, rounds=rounds, say=say, warn=print_error)
+    with bench_output.status() as say:
+        found = grid_bench.run(folder, architecture, steps=steps, rounds=rounds, say=say, warn=print_error)
     for name, rates in found.items():
         rich.print(f"{name:7} {', '.join(f'{rate:,.0f}' for rate in rates)} images/s")
-    plain, one = mnist.ratio(found), mnist.ratio(found, "one run")
+    plain, one = grid_bench.ratio(found), grid_bench.ratio(found, "one run")
     rich.print(f"the grid has {plain:.2f} times the throughput of the plain loop (median of {rounds} rounds),")
     rich.print(f"and {one:.2f} times that of one run on all threads")
 
@@ -79,17 +77,18 @@ def bench_kernels(
     json: Json = None,
 ) -> None:
     """ns and cycles per element of the kernels, and of ReLU, ELU, tanh and sigmoid."""
-    from isrlu_lab.measure import bench_output as show
-    from isrlu_lab.measure import kernel_bench as kernels
+    from isrlu_lab.measure import bench_output, kernel_bench
 
-    with show.status() as say:
-        rows = kernels.run(show.instruction_sets(simd), size or kernels.SIZES, rounds=rounds, progress=say)
+    with bench_output.status() as say:
+        rows = kernel_bench.run(
+            bench_output.instruction_sets(simd), size or kernel_bench.SIZES, rounds=rounds, progress=say
+        )
     if markdown:
-        show.write(markdown, kernels.markdown(rows) + "\n")
+        bench_output.write(markdown, kernel_bench.markdown(rows) + "\n")
     if json:
-        show.write_json(json, rows)
+        bench_output.write_json(json, rows)
     if not (markdown or json):
-        show.kernels(rows)
+        bench_output.kernels(rows)
 
 
 @bench.command("numpy")
@@ -99,15 +98,14 @@ def bench_numpy(
     json: Json = None,
 ) -> None:
     """isrlu.numpy against np.maximum and NumPy expressions."""
-    from isrlu_lab.measure import bench_output as show
-    from isrlu_lab.measure import numpy_bench as numpy
+    from isrlu_lab.measure import bench_output, numpy_bench
 
-    with show.status() as say:
-        rows = numpy.run(size or numpy.SIZES, rounds=rounds, progress=say)
+    with bench_output.status() as say:
+        rows = numpy_bench.run(size or numpy_bench.SIZES, rounds=rounds, progress=say)
     if json:
-        show.write_json(json, rows)
+        bench_output.write_json(json, rows)
     else:
-        show.numpy(rows)
+        bench_output.numpy(rows)
 
 
 @bench.command("rnn")
@@ -124,17 +122,16 @@ def bench_rnn(
     """LSTM and GRU beside torch.nn's; their gates with ISRU beside sigmoid and tanh."""
     from dataclasses import asdict
 
-    from isrlu_lab.measure import bench_output as show
-    from isrlu_lab.measure import recurrent_bench as rnn
+    from isrlu_lab.measure import bench_output, recurrent_bench
 
-    with show.status() as say:
-        gates = rnn.run_gates(show.instruction_sets(simd), rounds=rounds, progress=say)
-        sizes = {"batches": batch or rnn.BATCHES, "hidden": hidden or rnn.HIDDEN}
-        layers = rnn.run_layers(**sizes, threads=threads, rounds=rounds, progress=say)
+    with bench_output.status() as say:
+        gates = recurrent_bench.run_gates(bench_output.instruction_sets(simd), rounds=rounds, progress=say)
+        sizes = {"batches": batch or recurrent_bench.BATCHES, "hidden": hidden or recurrent_bench.HIDDEN}
+        layers = recurrent_bench.run_layers(**sizes, threads=threads, rounds=rounds, progress=say)
     if json:
-        show.write_json(json, [*map(asdict, gates), *map(asdict, layers)])
+        bench_output.write_json(json, [*map(asdict, gates), *map(asdict, layers)])
     else:
-        show.recurrent(gates, layers)
+        bench_output.recurrent(gates, layers)
 
 
 @bench.command("torch")
@@ -149,19 +146,17 @@ def bench_torch(
     """Time of a call beside PyTorch's own activations; of a training step, with its peak memory."""
     from dataclasses import asdict
 
-    from isrlu_lab.measure import bench_output as show
-    from isrlu_lab.measure import torch_bench as calls
-    from isrlu_lab.measure import training_step_bench as in_networks
+    from isrlu_lab.measure import bench_output, torch_bench, training_step_bench
 
-    with show.status() as say:
-        rows = calls.run(size or calls.SIZES, threads, rounds=rounds, progress=say) if functions else []
-        found = in_networks.run(rounds=rounds, progress=say) if steps else []
+    with bench_output.status() as say:
+        rows = torch_bench.run(size or torch_bench.SIZES, threads, rounds=rounds, progress=say) if functions else []
+        found = training_step_bench.run(rounds=rounds, progress=say) if steps else []
     if json:
-        show.write_json(json, [*map(asdict, rows), *map(asdict, found)])
+        bench_output.write_json(json, [*map(asdict, rows), *map(asdict, found)])
     else:
-        show.torch(rows)
+        bench_output.torch(rows)
         if found:
-            show.steps(found)
+            bench_output.steps(found)
 
 
 Sizes = Annotated[list[int] | None, typer.Option("--size", min=1, help="Elements (1,000 to 16 million).")]
@@ -170,13 +165,12 @@ Sizes = Annotated[list[int] | None, typer.Option("--size", min=1, help="Elements
 @bench.command("jax")
 def bench_jax(size: Sizes = None, rounds: Rounds = 25, json: Json = None) -> None:
     """isrlu and isru against relu, elu, silu, gelu and tanh of jax.nn under jit, forward and gradient."""
-    from isrlu_lab.measure import bench_output as show
-    from isrlu_lab.measure import framework_bench as arrays
+    from isrlu_lab.measure import bench_output, framework_bench
     from isrlu_lab.measure.jax_bench import Jax
 
-    with show.status() as say:
-        rows = arrays.run(Jax(), size or arrays.SIZES, rounds=rounds, progress=say)
-    show.arrays(rows, json)
+    with bench_output.status() as say:
+        rows = framework_bench.run(Jax(), size or framework_bench.SIZES, rounds=rounds, progress=say)
+    bench_output.arrays(rows, json)
 
 
 @bench.command("keras")
@@ -187,25 +181,22 @@ def bench_keras(
     json: Json = None,
 ) -> None:
     """isrlu and isru against Keras' activations, forward and gradient, and in the train step of a small CNN."""
-    from isrlu_lab.measure import bench_output as show
-    from isrlu_lab.measure import framework_bench as arrays
+    from isrlu_lab.measure import bench_output, framework_bench
 
-    show.choose_keras_backend(backend)
-    from isrlu_lab.measure import keras_bench as keras  # after the choice
+    bench_output.choose_keras_backend(backend)
+    from isrlu_lab.measure import keras_bench  # after the choice
 
-    with show.status() as say:
-        rows = arrays.run(keras.Keras(), size or arrays.SIZES, rounds=rounds, progress=say)
-        rows += keras.train_step(rounds=rounds)
-    show.arrays(rows, json)
+    with bench_output.status() as say:
+        rows = framework_bench.run(keras_bench.Keras(), size or framework_bench.SIZES, rounds=rounds, progress=say)
+        rows += keras_bench.train_step(rounds=rounds)
+    bench_output.arrays(rows, json)
 
 
 @bench.command("onnx")
 def bench_onnx(size: Sizes = None, rounds: Rounds = 25, json: Json = None) -> None:
     """The ONNX functions against Relu, Elu and Tanh of onnxruntime, alone and in a small perceptron."""
-    from isrlu_lab.measure import bench_output as show
-    from isrlu_lab.measure import framework_bench as arrays
-    from isrlu_lab.measure import onnx_bench as onnx
+    from isrlu_lab.measure import bench_output, framework_bench, onnx_bench
 
-    with show.status() as say:
-        rows = onnx.run(size or arrays.SIZES, rounds=rounds, progress=say)
-    show.arrays(rows, json)
+    with bench_output.status() as say:
+        rows = onnx_bench.run(size or framework_bench.SIZES, rounds=rounds, progress=say)
+    bench_output.arrays(rows, json)

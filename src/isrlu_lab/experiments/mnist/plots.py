@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.ticker import MaxNLocator
 
-from isrlu_lab.experiments import figure_style as style
-from isrlu_lab.experiments import stats
+from isrlu_lab.experiments import figure_style, stats
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Figure
 from isrlu_lab.experiments.study import Row, Study
@@ -28,7 +27,7 @@ def learning_curves(context: Context, study: Study, name: str, what: str) -> lis
         made, axes = _panel(study, f"Training loss, pkeep {pkeep}", "epoch", "cross-entropy")
         _draw(axes, study, members, lambda h: (_epochs(h, "train_steps"), h["train_loss"]))
         axes.set_yscale("log")
-        style.legend(axes)
+        figure_style.legend(axes)
         caption = f"Training loss, {what}, pkeep {pkeep}: {BANDS}.{study.marks}"
         alt = "The training loss falls over the epochs; one line for each activation function."
         figures.append(context.figure(f"{name}-loss-{pkeep}", made, caption=caption, alt=alt))
@@ -37,7 +36,7 @@ def learning_curves(context: Context, study: Study, name: str, what: str) -> lis
         if study.full and study.identity == "mnist":
             best = [run.result["best_accuracy"] for row in members for run in study.of(row).values()]
             axes.set_ylim(bottom=min([98.0, *(each - 0.5 for each in best)]))  # no line is cut away
-        style.legend(axes)
+        figure_style.legend(axes)
         caption = f"Test accuracy, {what}, pkeep {pkeep}: {BANDS}.{study.marks}"
         alt = "The test accuracy rises over the epochs; one line for each activation function."
         figures.append(context.figure(f"{name}-accuracy-{pkeep}", made, caption=caption, alt=alt))
@@ -50,8 +49,8 @@ def mean_activations(context: Context, study: Study, name: str, what: str) -> li
     members = [row for row in study.rows if row.spec.pkeep == pkeep]
     made, axes = _panel(study, "Mean activation in training", "epoch", "mean over hidden layers")
     _draw(axes, study, members, lambda h: (h["unit_epochs"], [statistics.mean(each) for each in h["unit_mean"]]))
-    axes.axhline(0.0, color=style.INK, linewidth=0.8)
-    style.legend(axes)
+    axes.axhline(0.0, color=figure_style.INK, linewidth=0.8)
+    figure_style.legend(axes)
     caption = f"Mean activation of the hidden units, {what}, pkeep {pkeep}; epoch 0 is before training: {BANDS}."
     alt = "How far from zero the units' mean activation is over the epochs; one line for each activation function."
     over_epochs = context.figure(f"{name}-epochs", made, caption=caption + study.marks, alt=alt)
@@ -60,9 +59,9 @@ def mean_activations(context: Context, study: Study, name: str, what: str) -> li
     _draw(axes, study, members, lambda h: (_layers(h), h["unit_mean"][-1]))
     dots = {"linestyle": "none", "marker": "o", "markersize": 5, "markerfacecolor": "none"}
     _draw(axes, study, members, lambda h: (_layers(h), h["unit_median"][-1]), dots)
-    axes.axhline(0.0, color=style.INK, linewidth=0.8)
+    axes.axhline(0.0, color=figure_style.INK, linewidth=0.8)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    style.legend(axes)
+    figure_style.legend(axes)
     caption = (
         f"Mean activation by hidden layer after training, {what}, pkeep {pkeep}: "
         f"the mean over a layer's units (line: {BANDS}) and their median (circles)."
@@ -77,11 +76,11 @@ def learned_alphas(context: Context, study: Study, name: str) -> list[Figure]:
     for row in study.rows:
         histories = [run.result["history"] for run in study.of(row).values()]
         made, axes = _panel(study, f"Learned α, from α = {row.spec.alpha:g}", "epoch", "α")
-        for layer, line in zip(range(4), style.LINES.values(), strict=False):
+        for layer, line in zip(range(4), figure_style.LINES.values(), strict=False):
             curves = [[each[layer] for each in history["alphas"]] for history in histories]
             if curves:
                 _band(axes, histories[0]["unit_epochs"], curves, f"layer {layer + 1}", line)
-        style.legend(axes)
+        figure_style.legend(axes)
         caption = f"Learned α of each hidden layer, from a start of {row.spec.alpha:g}: {BANDS}.{study.marks}"
         alt = "One line for each layer shows how its alpha moves from its start during training."
         figures.append(context.figure(f"{name}-{row.spec.alpha:g}", made, caption=caption, alt=alt))
@@ -90,7 +89,7 @@ def learned_alphas(context: Context, study: Study, name: str) -> list[Figure]:
 
 def _panel(study: Study, title: str, x: str, y: str) -> tuple[MplFigure, Axes]:
     """A panel whose title says what runs of the quick preset, or of other data, must say."""
-    return style.panel(f"{title}\n{study.marks.strip()}".strip(), x, y)
+    return figure_style.panel(f"{title}\n{study.marks.strip()}".strip(), x, y)
 
 
 def _draw(axes: Axes, study: Study, rows: Sequence[Row], curve: Curve, look: Mapping[str, Any] | None = None) -> None:
@@ -98,7 +97,7 @@ def _draw(axes: Axes, study: Study, rows: Sequence[Row], curve: Curve, look: Map
         found = [curve(run.result["history"]) for run in study.of(row).values()]
         if found:
             label = None if look else row.spec.name
-            _band(axes, found[0][0], [y for _, y in found], label, {**style.LINES[colour], **(look or {})})
+            _band(axes, found[0][0], [y for _, y in found], label, {**figure_style.LINES[colour], **(look or {})})
 
 
 def _band(
@@ -117,7 +116,7 @@ def _colours(rows: Sequence[Row]) -> list[str]:
     names = [row.spec.name for row in rows]
     if set(names) <= set(known):
         return [known[name] for name in names]
-    palette = list(style.LINES)
+    palette = list(figure_style.LINES)
     return [palette[number % len(palette)] for number in range(len(rows))]
 
 

@@ -4,8 +4,7 @@ import itertools
 import statistics
 from collections.abc import Sequence
 
-from isrlu_lab.experiments import difference_table as differences
-from isrlu_lab.experiments import numbers, stats
+from isrlu_lab.experiments import difference_table, numbers, stats
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Table, claim
 from isrlu_lab.experiments.study import CANT_TELL, Row, Study
 from isrlu_lab.training.mnist.mnist_spec import Spec
@@ -79,7 +78,7 @@ def significance(study: Study, pairs: Sequence[tuple[Row, Row]], caption: str) -
     """Which differences in accuracy are significant; no table where there are not two seeds."""
     names = [(f"{a.spec.name} − {b.spec.name}", _pkeep(a)) for a, b in pairs]
     found = [(*name, each) for name, each in zip(names, compare(study, pairs, "best_accuracy"), strict=True)]
-    return differences.table(caption + study.marks, ("pair", "pkeep"), "difference in accuracy, points", found)
+    return difference_table.table(caption + study.marks, ("pair", "pkeep"), "difference in accuracy, points", found)
 
 
 def epochs_to(study: Study, what: str, percent: float = 99.0) -> Table:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isrlu_lab.measure import framework_bench as arrays
+from isrlu_lab.measure import framework_bench
 
 NAMES = {"relu", "elu", "silu", "gelu", "tanh", "isrlu", "isru"}
 
@@ -66,8 +66,8 @@ def test_a_wrong_result_is_not_timed(direction: str) -> None:
     isru = x * root if direction == "forward" else upstream * root**3
     isrlu = np.where(x >= 0, x if direction == "forward" else upstream, isru)
     right = {"isru": lambda: isru, "isrlu": lambda: isrlu}
-    arrays.check(right, direction, x, upstream)
+    framework_bench.check(right, direction, x, upstream)
     for name in right:
         for wrong in (right[name]() * 1.001, np.full(100, np.nan)):
             with pytest.raises(AssertionError, match=f"{name}, {direction}"):
-                arrays.check(right | {name: lambda wrong=wrong: wrong}, direction, x, upstream)
+                framework_bench.check(right | {name: lambda wrong=wrong: wrong}, direction, x, upstream)

@@ -115,10 +115,10 @@ def select(names: Sequence[str]) -> list[Experiment]:
 def is_current(entry: Experiment, environment: Mapping[str, Any], context: Context) -> bool:
     """Whether a stored result, known by its environment, is what the context asks for."""
     try:
-        ask = getattr(importlib.import_module(entry.module), "is_current", None)
+        check = getattr(importlib.import_module(entry.module), "is_current", None)
     except ImportError:  # a result outlives the package that it was made with
         return True
-    return ask is None or ask(environment, context)
+    return check is None or check(environment, context)
 
 
 def load(entry: Experiment) -> Callable[[Context], Result]:

@@ -162,8 +162,8 @@ def _steps_to_goal(found: Study, row: Row[RnnSpec]) -> float | None:
     """Mean over the runs of the steps to the task's goal; None unless all reach it."""
     goal, firsts = GOALS[row.spec.task], []
     for run in found.of(row).values():
-        looks = zip(run.result["history"]["steps"], run.result["history"]["score"], strict=True)
-        firsts.append(next((n for n, score in looks if (score >= goal) == (row.spec.task == "rows")), None))
+        evaluations = zip(run.result["history"]["steps"], run.result["history"]["score"], strict=True)
+        firsts.append(next((n for n, score in evaluations if (score >= goal) == (row.spec.task == "rows")), None))
     reached = [first for first in firsts if first is not None]
     return statistics.mean(reached) if reached and len(reached) == len(firsts) else None
 
@@ -203,9 +203,9 @@ def _quality(found: Study) -> Claim:
 
 
 def _speed(gates: Sequence[Mapping[str, Any]]) -> Claim:
-    own = [r for r in gates if r["simd"] == isrlu.simd() and r["gates"] == "isru"]
-    texts = [f"{r['layer']} {r['speedup']:.1f} times" for r in own]
-    fast = all(r["speedup"] > 1 for r in own)
+    isru = [r for r in gates if r["simd"] == isrlu.simd() and r["gates"] == "isru"]
+    texts = [f"{r['layer']} {r['speedup']:.1f} times" for r in isru]
+    fast = all(r["speedup"] > 1 for r in isru)
     return claim(
         "rnn.speed", fast, f"All gates of a step on {isrlu.simd()}: {', '.join(texts)} as fast.", "Not faster here."
     )

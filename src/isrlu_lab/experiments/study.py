@@ -109,7 +109,7 @@ class Study:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What `is_current` looks at later."""
+        """What `is_current` reads later."""
         runs = {"complete": self.complete, "seeds": len(self.seeds), "data": self.identity, "grid": self.digest}
         return {"runs": {**runs, "crashed": len(self.crashed)}}
 

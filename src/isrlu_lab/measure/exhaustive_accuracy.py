@@ -36,7 +36,7 @@ class Finding:
 
 
 def run(simds: Iterable[str], *, quick: bool = False, progress: Progress = lambda _: None) -> list[Finding]:
-    """The whole table for ISRLU. `quick` looks at one float32 in 256 and at fewer float64."""
+    """The whole table for ISRLU. `quick` tests one float32 in 256 and fewer float64."""
     simds = list(simds)
     found = float32(simds, quick=quick, progress=progress)
     for simd in simds:
@@ -61,10 +61,10 @@ def float32(
         for quantity, alpha in sweeps:
             rows = [Finding("float32", *c, quantity, alpha, 0.0, math.nan, 0.0, 0) for c in candidates]
 
-            def sweep(piece: tuple[int, int], quantity: str = quantity, alpha: float = alpha) -> Any:
+            def measure_piece(piece: tuple[int, int], quantity: str = quantity, alpha: float = alpha) -> Any:
                 return piece[1], _core.sweep(candidates, "isrlu", quantity == "f'", alpha, *piece)
 
-            for count, results in pool.map(sweep, pieces):
+            for count, results in pool.map(measure_piece, pieces):
                 rows = [_merge(row, count, *result) for row, result in zip(rows, results, strict=True)]
                 done += count
                 progress(done / total)

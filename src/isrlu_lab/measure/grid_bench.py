@@ -1,8 +1,8 @@
 """Images per second of the MNIST grid (ISRLU, all workers) and of a plain PyTorch loop (F.elu, all threads).
 
 They take turns; the grid is the local engine as `isrlu reproduce` runs it, each worker of one thread at a run of its
-own, and beside it the same engine with one worker of all threads. Loading data, starting workers and looking at the
-test set are left out of all.
+own, and beside it the same engine with one worker of all threads. Loading data, starting workers and
+evaluation on the test set are left out of all.
 """
 
 import statistics

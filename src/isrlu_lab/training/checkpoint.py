@@ -1,4 +1,4 @@
-"""A run's state after an epoch, or a look at the test, in one file that is whole or absent."""
+"""A run's state after an epoch or an evaluation, in one file that is whole or absent."""
 
 import dataclasses
 from pathlib import Path

@@ -92,12 +92,12 @@ def _panel(study: Study, title: str, x: str, y: str) -> tuple[MplFigure, Axes]:
     return figure_style.panel(f"{title}\n{study.marks.strip()}".strip(), x, y)
 
 
-def _draw(axes: Axes, study: Study, rows: Sequence[Row], curve: Curve, look: Mapping[str, Any] | None = None) -> None:
+def _draw(axes: Axes, study: Study, rows: Sequence[Row], curve: Curve, line: Mapping[str, Any] | None = None) -> None:
     for row, colour in zip(rows, _colours(rows), strict=True):
         found = [curve(run.result["history"]) for run in study.of(row).values()]
         if found:
-            label = None if look else row.spec.name
-            _band(axes, found[0][0], [y for _, y in found], label, {**figure_style.LINES[colour], **(look or {})})
+            label = None if line else row.spec.name
+            _band(axes, found[0][0], [y for _, y in found], label, {**figure_style.LINES[colour], **(line or {})})
 
 
 def _band(

@@ -35,7 +35,7 @@ class Spec(RunSpec):
     pkeep_conv: float = 1.0  # the same after each max-pool, in architecture 2
     epochs: int = 17
     steps: int = 0  # stop after so many steps; 0: after the last epoch
-    evaluations: int = 1  # looks at the test set in an epoch, evenly spaced, the last at its end
+    evaluations: int = 1  # on the test set in an epoch, evenly spaced, the last at its end
     batch: int = 100
 
     def __post_init__(self) -> None:

@@ -107,7 +107,7 @@ class _Run:
         return 0 < self.spec.steps <= self.step
 
     def one_epoch(self, watch: Watch | None) -> None:
-        """Train through the shuffled data once, looking at the test set on the way."""
+        """Train on every batch of the shuffled data once, with evaluations on the test set in between."""
         images, labels = self.arrays.train
         torch.manual_seed(seed_of(self.spec.seed, self.epoch + 1, self.ranks.rank))  # of dropout
         shuffle = torch.Generator().manual_seed(seed_of(self.spec.seed, self.epoch + 1))
@@ -116,18 +116,18 @@ class _Run:
         if self.spec.steps:
             batches = batches[: self.spec.steps - self.step]
         count = min(self.spec.evaluations, len(batches))
-        looks = {round(len(batches) * (i + 1) / count) for i in range(count)}
+        evaluated = {round(len(batches) * (i + 1) / count) for i in range(count)}
         start, steps = time.perf_counter(), 0
         losses: list[Tensor] = []
         for number, batch in enumerate(batches, 1):
             mine = self.ranks.share(batch)
             losses.append(self._train_step(images[mine], labels[mine]))
             steps += 1
-            if self.step % LOSS_EVERY and number not in looks:
+            if self.step % LOSS_EVERY and number not in evaluated:
                 continue
             self._note_loss(losses)
             rate = steps * self.batch / (time.perf_counter() - start)
-            if number in looks:
+            if number in evaluated:
                 self._test()
                 if number == len(batches):
                     self.epoch += 1

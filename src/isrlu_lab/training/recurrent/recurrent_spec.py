@@ -27,7 +27,7 @@ class RnnSpec(RunSpec):
     gates: str = "isru"
     hidden: int = 128
     steps: int = 6000
-    interval: int = 300  # steps between two looks at the test
+    interval: int = 300  # steps between two evaluations on the test set
     batch: int = 100
     rate: float = 1e-3  # Adam's
     length: int = 200  # of the adding problem's sequences

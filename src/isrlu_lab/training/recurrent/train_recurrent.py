@@ -4,8 +4,8 @@ rows      MNIST row by row: 28 steps of 28 pixels, the last output to 10 classes
 adding    200 steps of (number in [0, 1], mark), two marks: the sum of the two marked numbers; mean squared error on
           fresh sequences. Always answering 1 gives 0.167
 
-Adam, gradients clipped at norm 1. The batches between two looks at the test are drawn from (seed, look), so a run that
-goes on from its last checkpoint ends with the same bits as one that was never interrupted.
+Adam, gradients clipped at norm 1. The batches between two evaluations are drawn from (seed, evaluation number),
+so a run that resumes from its last checkpoint ends with the same bits as one that was never interrupted.
 """
 
 import itertools
@@ -32,10 +32,10 @@ TESTED = 1000  # sequences of the adding problem's test
 
 @dataclass
 class History:
-    """What a run leaves behind, at each look at the test."""
+    """What a run records at each evaluation on the test set."""
 
     steps: list[int] = field(default_factory=list)
-    loss: list[float] = field(default_factory=list)  # of training, mean over the steps since the look before
+    loss: list[float] = field(default_factory=list)  # of training, mean over the steps since the evaluation before
     score: list[float] = field(default_factory=list)  # accuracy in percent, or mean squared error
     seconds: float = 0.0  # of training and testing, over all sittings
 
@@ -67,13 +67,13 @@ def train(
     torch.manual_seed(seed_of(spec.seed, 0))
     network = Network(spec)
     optimiser = torch.optim.Adam(network.parameters(), lr=spec.rate)
-    history, look, step = History(), 0, 0
+    history, evaluation, step = History(), 0, 0
     if checkpoint and checkpoint.exists():
-        look, step, history = load_checkpoint(checkpoint, spec, network, optimiser, History)
+        evaluation, step, history = load_checkpoint(checkpoint, spec, network, optimiser, History)
     while step < spec.steps:
         start = time.perf_counter()
-        look += 1
-        batches = _batches(spec, arrays, torch.Generator().manual_seed(seed_of(spec.seed, look)))
+        evaluation += 1
+        batches = _batches(spec, arrays, torch.Generator().manual_seed(seed_of(spec.seed, evaluation)))
         count = min(spec.interval, spec.steps - step)
         losses = [_train_step(network, optimiser, *batch) for batch in itertools.islice(batches, count)]
         step += count
@@ -89,7 +89,7 @@ def train(
         if watch:
             watch(history, count * spec.batch / taken)
         if checkpoint:
-            save_checkpoint(checkpoint, spec, network, optimiser, look, step, history)
+            save_checkpoint(checkpoint, spec, network, optimiser, evaluation, step, history)
     return history
 
 

@@ -1,8 +1,8 @@
 """Table 4: architecture 1 on MNIST, eight rows of activation and dropout, in both readings of the dense layer's width.
 
 Full: 17 epochs, 5 seeds, an evaluation on the test set every 100 steps, as in the tutorial (the highest accuracy
-depends on that interval). Quick: 1 epoch, 1 seed, the paper's width alone. The paper's claims are judged in the reading whose
-accuracies are nearer to the paper's.
+depends on that interval). Quick: 1 epoch, 1 seed, the paper's width alone. The paper's claims are judged in the
+reading whose accuracies are nearer to the paper's.
 """
 
 import itertools

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from isrlu.data import Dataset
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.runs.grid import make_engine, run_grid
-from isrlu.paper.runs.store import Run, RunStore
-from isrlu.paper.runs.work import Progress
+from isrlu_lab.data import Dataset
+from isrlu_lab.training.grid import make_engine, run_grid
+from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.run_store import Run, RunStore
+from isrlu_lab.training.worker import Progress
 
 SEEDS = range(4)
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from isrlu import accuracy
-from isrlu.bench import kernels, numpy, timer
-from isrlu.cli import app, main
+from isrlu_lab.cli import app, main
+from isrlu_lab.measure import exhaustive_accuracy, kernel_bench, numpy_bench, timer
 
 command = CliRunner()
 
@@ -30,9 +29,9 @@ def test_a_ratio_is_taken_round_by_round():
 def test_a_wrong_result_is_not_timed():
     x = np.array([-1.0, 1.0])
     right = np.array([-(0.5**0.5), 1.0])
-    kernels._check(kernels.Contender("isrlu"), False, 1.0, x, x, right)
+    kernel_bench._check(kernel_bench.Contender("isrlu"), False, 1.0, x, x, right)
     with pytest.raises(AssertionError, match="isrlu full"):
-        kernels._check(kernels.Contender("isrlu"), False, 1.0, x, x, right * 1.001)
+        kernel_bench._check(kernel_bench.Contender("isrlu"), False, 1.0, x, x, right * 1.001)
 
 
 def test_bench_kernels_as_json():
@@ -40,13 +39,15 @@ def test_bench_kernels_as_json():
     assert done.exit_code == 0, done.output
     figures = json.loads(done.stdout)
     rows = {(row["direction"], row["contender"]) for row in figures["rows"]}
-    assert rows == {("forward", str(c)) for c in kernels.FORWARD} | {("backward", str(c)) for c in kernels.BACKWARD}
+    assert rows == {("forward", str(c)) for c in kernel_bench.FORWARD} | {
+        ("backward", str(c)) for c in kernel_bench.BACKWARD
+    }
     assert figures["environment"]["cpu"] and all(row["ns"] > 0 for row in figures["rows"])
 
 
 def test_bench_numpy():
     done = command.invoke(app, ["bench", "numpy", "--size", "16", "--rounds", "2"])
-    assert done.exit_code == 0 and all(name in done.stdout for name in numpy.CONTENDERS)
+    assert done.exit_code == 0 and all(name in done.stdout for name in numpy_bench.CONTENDERS)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own
@@ -76,31 +77,35 @@ def test_a_number_out_of_range(arguments):
 
 
 def test_sweep_finds_the_worst_input():
-    (finding,) = accuracy._core.sweep([("scalar", "kinney")], "isrlu", False, 1.0, 0xBF000000, 1 << 16)
+    (finding,) = exhaustive_accuracy._core.sweep([("scalar", "kinney")], "isrlu", False, 1.0, 0xBF000000, 1 << 16)
     ulps, worst, correct = finding
     exact = worst / np.sqrt(1 + np.float64(worst) ** 2)
     y = np.empty(1, np.float32)
     x = np.float32([worst])
-    accuracy._core.Job("scalar", "isrlu", "kinney").run(x.ctypes.data, 0, y.ctypes.data, 1)
+    exhaustive_accuracy._core.Job("scalar", "isrlu", "kinney").run(x.ctypes.data, 0, y.ctypes.data, 1)
     assert abs(y[0] - exact) / np.spacing(np.float32(abs(exact))) == pytest.approx(ulps, rel=1e-3)
     assert 0 <= correct < 1 << 16
 
 
-@pytest.mark.parametrize("simd", accuracy._core.simd_available())
+@pytest.mark.parametrize("simd", exhaustive_accuracy._core.simd_available())
 def test_full_keeps_the_published_bound_on_a_sample_of_every_float32(simd):
-    found = accuracy.float32([simd], ["full"], quick=True)
+    found = exhaustive_accuracy.float32([simd], ["full"], quick=True)
     assert max(f.max_ulps for f in found if f.quantity == "f") <= 1.5
     assert max(f.max_ulps for f in found if f.quantity == "f'") <= 9
-    assert {f.alpha for f in found} == set(accuracy.ALPHAS)
+    assert {f.alpha for f in found} == set(exhaustive_accuracy.ALPHAS)
 
 
 def test_a_result_that_is_no_number_is_infinitely_far_off():
-    found = accuracy._core.sweep([("scalar", "full")], "isrlu", False, 1.0, 0x7FC0_0000, 100)  # of NaN
+    found = exhaustive_accuracy._core.sweep([("scalar", "full")], "isrlu", False, 1.0, 0x7FC0_0000, 100)  # of NaN
     assert found[0][0] == np.inf and np.isnan(found[0][1])
 
 
 def test_float64_and_16_bit_types():
-    simd = accuracy._core.simd()
-    found = accuracy.float64(simd, 2000) + accuracy.small(simd, "float16") + accuracy.small(simd, "bfloat16")
+    simd = exhaustive_accuracy._core.simd()
+    found = (
+        exhaustive_accuracy.float64(simd, 2000)
+        + exhaustive_accuracy.small(simd, "float16")
+        + exhaustive_accuracy.small(simd, "bfloat16")
+    )
     assert all(f.max_ulps < (8 if f.quantity == "f'" else 1.5) for f in found if f.dtype == "float64")
     assert all(f.max_ulps < 0.501 for f in found if f.dtype != "float64")

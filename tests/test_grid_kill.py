@@ -16,13 +16,13 @@ import mnist_program
 import pytest
 import torch
 
-from isrlu import data
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.mnist.train import train
-from isrlu.paper.runs.arrays import Arrays
-from isrlu.paper.runs.checkpoint import CannotSave
-from isrlu.paper.runs.local import LocalEngine, _Worker
-from isrlu.paper.runs.store import Run, RunStore
+from isrlu_lab import data
+from isrlu_lab.training.checkpoint import CannotSave
+from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.local_engine import LocalEngine, _Worker
+from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.train_mnist import train
+from isrlu_lab.training.run_store import Run, RunStore
 
 EPOCHS = 6
 NO_PLACE = r"^cannot write the checkpoint /proc/\w+\.pt: No such file or directory; "  # no file can be made in /proc
@@ -225,7 +225,7 @@ class Untrainable(Spec):
 
 def test_faults_of_ray_tasks(tmp_path: Path) -> None:
     ray = pytest.importorskip("ray")
-    from isrlu.paper.runs.ray import RayEngine
+    from isrlu_lab.training.ray_engine import RayEngine
 
     with ray.init(log_to_driver=False, configure_logging=False, runtime_env={"env_vars": {"PYTHONPATH": str(TESTS)}}):
         (run,) = RayEngine("digits", tmp_path / "new").run([Untrainable(data="digits")], print)

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isrlu._errors import UserError
-from isrlu.paper import stats
-from isrlu.paper.experiment import Context
-from isrlu.paper.mnist import alpha, approx, table4, table5, tables
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.results import Folder
-from isrlu.paper.runs import study, work
-from isrlu.paper.runs.store import Run, RunStore
-from isrlu.paper.runs.study import Row, Study
+from isrlu_lab.errors import UserError
+from isrlu_lab.experiments import stats, study
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.mnist import alpha, approx, table4, table5, tables
+from isrlu_lab.experiments.result_store import Folder
+from isrlu_lab.experiments.study import Row, Study
+from isrlu_lab.training import worker
+from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.run_store import Run, RunStore
 
 Numbers = Callable[[Spec], dict[str, float]]
 
@@ -371,7 +371,7 @@ def test_shards_are_merged_into_the_whole(tmp_path: Path) -> None:
 
 def test_a_crashed_run_is_told_and_tried_again(tmp_path: Path) -> None:
     spec = dataclasses.replace(alpha.rows(False)[0].spec, data="digits")
-    in_the_way = work.checkpoint_path(study.store_path(tmp_path).parent / "checkpoints", spec)
+    in_the_way = worker.checkpoint_path(study.store_path(tmp_path).parent / "checkpoints", spec)
     in_the_way.mkdir(parents=True)
     done = isrlu("reproduce", "alpha", "--data", "digits", out=tmp_path)
     first, second = done.stderr.splitlines()

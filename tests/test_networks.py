@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from isrlu._errors import UserError
-from isrlu.paper.mnist import networks
+from isrlu_lab.errors import UserError
+from isrlu_lab.training.mnist import networks
 
 SHAPES = {
     1: [(6, 28, 28), (12, 14, 14), (24, 7, 7), (1176,)],

@@ -16,10 +16,11 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 from rich.console import Console
 
-from isrlu.paper import numbers, registry, runner, style
-from isrlu.paper.experiment import VERDICTS
-from isrlu.paper.results import Store
-from isrlu.report import build
+from isrlu_lab import reproduce
+from isrlu_lab.experiments import figure_style, numbers, registry
+from isrlu_lab.experiments.experiment import VERDICTS
+from isrlu_lab.experiments.result_store import Store
+from isrlu_lab.report import build
 
 sys.path.insert(0, str(Path(__file__).parent))
 import toy_experiment
@@ -44,7 +45,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(registry, "EXPERIMENTS", entries)
         silent = Console(quiet=True)
         names = ["figure1", "figure2", "toy"]
-        assert runner.reproduce(names, folder, full=False, again=False, console=silent, errors=silent) == 0
+        assert reproduce.reproduce(names, folder, full=False, again=False, console=silent, errors=silent) == 0
         yield folder
 
 
@@ -120,13 +121,13 @@ def test_a_damaged_figure_costs_its_experiment_alone(results: Path, tmp_path: Pa
 
 
 def test_a_title_is_no_formula():
-    made, axes = style.panel("data of a$^$b", "x", "y")
+    made, axes = figure_style.panel("data of a$^$b", "x", "y")
     made.savefig(io.BytesIO(), format="svg")
     assert axes.get_title("left") == "data of a$^$b"
 
 
 def test_every_colour_of_a_figure_has_a_shade_on_the_page():
-    colours = {style.INK, "#ffffff", *(line["color"] for line in style.LINES.values())}
+    colours = {figure_style.INK, "#ffffff", *(line["color"] for line in figure_style.LINES.values())}
     paths = [f'<path fill="{colour}"/>' for colour in colours]
     drawn = build._inline(f"<svg>{''.join(paths)}</svg>")
     assert drawn.count("<path") == len(colours) and "#" not in drawn

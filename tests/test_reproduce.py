@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from isrlu.paper import results
-from isrlu.paper.experiment import Claim, Column, Context, Result, Table
-from isrlu.paper.results import Damaged, Folder, Record, Store, StoreError
+from isrlu_lab.experiments import result_store
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Claim, Column, Result, Table
+from isrlu_lab.experiments.result_store import Damaged, Folder, Record, Store, StoreError
 
 pytest.importorskip("typer")
 TOY = Path(__file__).with_name("toy_experiment.py")
@@ -242,20 +243,20 @@ def test_damaged_part_is_computed_again(tmp_path: Path):
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "file"
-    results.write(path, b"old")
+    result_store.write(path, b"old")
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(results.os, "fsync", full)
+    monkeypatch.setattr(result_store.os, "fsync", full)
     with pytest.raises(StoreError, match="No space left on device"):
-        results.write(path, b"new")
+        result_store.write(path, b"new")
     assert path.read_bytes() == b"old" and [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def test_nan_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="not JSON compliant"):
-        results.write_json(tmp_path / "x.json", {"a": float("nan")})
+        result_store.write_json(tmp_path / "x.json", {"a": float("nan")})
     assert not (tmp_path / "x.json").exists()
 
 
@@ -336,7 +337,9 @@ def test_two_at_once_are_refused(cli: Cli):
     ],
 )
 def test_missing_package(tmp_path: Path, package: str, arguments: list[str], message: str, code: int):
-    block = f"import sys; sys.modules[{package!r}] = None; sys.argv[0] = 'isrlu'; from isrlu.cli import main; main()"
+    block = (
+        f"import sys; sys.modules[{package!r}] = None; sys.argv[0] = 'isrlu'; from isrlu_lab.cli import main; main()"
+    )
     out = [] if arguments == ["info"] else ["--out", str(tmp_path)]
     command = [sys.executable, "-c", block, *arguments, *out]
     process = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "300"})

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from isrlu.paper import numbers, registry
-from isrlu.paper.experiment import Context
-from isrlu.paper.results import Folder
+from isrlu_lab.experiments import numbers, registry
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.result_store import Folder
 
 pytest.importorskip("matplotlib")
 QUICK = ("figure1", "figure2")

@@ -9,10 +9,12 @@ import pytest
 
 import isrlu
 from isrlu import _core
-from isrlu.bench.timer import Sample
-from isrlu.paper import mkl, numbers, registry, speed
-from isrlu.paper.experiment import Context, Result
-from isrlu.paper.results import Folder
+from isrlu_lab.experiments import mkl, numbers, registry
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Result
+from isrlu_lab.experiments.result_store import Folder
+from isrlu_lab.measure import cycle_timer
+from isrlu_lab.measure.timer import Sample
 
 SIMDS = list(isrlu.simd_available())
 
@@ -20,8 +22,8 @@ SIMDS = list(isrlu.simd_available())
 @pytest.fixture(autouse=True)
 def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three short rounds: what is tested here is the table, not the times."""
-    monkeypatch.setattr(speed, "ROUNDS", {False: 3, True: 5})
-    monkeypatch.setattr(speed, "measure_loops", partial(speed.measure_loops, slice_seconds=1e-5))
+    monkeypatch.setattr(cycle_timer, "ROUNDS", {False: 3, True: 5})
+    monkeypatch.setattr(cycle_timer, "measure_loops", partial(cycle_timer.measure_loops, slice_seconds=1e-5))
 
 
 def run(name: str, folder: Path) -> Result:
@@ -138,5 +140,5 @@ def test_convolution_refuses_what_it_cannot_do():
 
 def test_cycles_follow_the_clock_of_the_same_round():
     """A machine that slows to half its clock in one round takes twice the time and the same cycles."""
-    samples = {"work": Sample((2e-6, 1e-6, 2e-6)), speed.CLOCK: Sample((2e-9, 1e-9, 2e-9))}
-    assert speed.cycles(samples, "work", 100) == pytest.approx(10)
+    samples = {"work": Sample((2e-6, 1e-6, 2e-6)), cycle_timer.CLOCK: Sample((2e-9, 1e-9, 2e-9))}
+    assert cycle_timer.cycles(samples, "work", 100) == pytest.approx(10)

@@ -7,19 +7,18 @@ from typing import Any
 import pytest
 import torch
 
-from isrlu import data
-from isrlu._errors import UserError
-from isrlu.bench import rnn as bench
-from isrlu.paper import registry
-from isrlu.paper.rnn import experiment
-from isrlu.paper.rnn import train as training
-from isrlu.paper.rnn.spec import GATES, LAYERS, TASKS, RnnSpec
-from isrlu.paper.runs import command, study
-from isrlu.paper.runs.arrays import Arrays
-from isrlu.paper.runs.grid import make_engine, run_grid
-from isrlu.paper.runs.spec import load_spec
-from isrlu.paper.runs.store import Run, RunStore
-from isrlu.paper.runs.study import Row, Study
+from isrlu_lab import data
+from isrlu_lab.errors import UserError
+from isrlu_lab.experiments import registry, results_command, study
+from isrlu_lab.experiments import rnn as experiment
+from isrlu_lab.experiments.study import Row, Study
+from isrlu_lab.measure import recurrent_bench as bench
+from isrlu_lab.training.grid import make_engine, run_grid
+from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.recurrent import train_recurrent as training
+from isrlu_lab.training.recurrent.recurrent_spec import GATES, LAYERS, TASKS, RnnSpec
+from isrlu_lab.training.run_spec import load_spec
+from isrlu_lab.training.run_store import Run, RunStore
 
 TINY = {"hidden": 8, "steps": 4, "interval": 2, "batch": 10, "data": "digits"}
 
@@ -117,7 +116,7 @@ def test_the_grid_trains_stores_and_does_not_repeat(tmp_path) -> None:
         assert len(runs) == 8 and {run.status for run in runs.values()} == {"done"}
         told.clear()
         assert run_grid(found.specs(), store, engine, told.append) == runs and not told
-    command.show(tmp_path, tmp_path / "runs.json")
+    results_command.show(tmp_path, tmp_path / "runs.json")
     written = json.loads((tmp_path / "runs.json").read_text())["runs"]
     assert {load_spec(each["spec"]).hash for each in written} == set(runs)
     table = experiment._learning_table(dataclasses.replace(found, runs=runs), "rows")

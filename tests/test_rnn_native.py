@@ -13,8 +13,8 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.nn.utils.rnn import pack_sequence
 
 import isrlu
-from isrlu.bench import rnn as bench
 from isrlu.torch import GRU, LSTM, _rnn_formula, _rnn_kernels
+from isrlu_lab.measure import recurrent_bench as bench
 
 LAYERS = {"LSTM": LSTM, "GRU": GRU}
 both = pytest.mark.parametrize("mode", LAYERS)

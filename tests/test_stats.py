@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from isrlu.paper import stats
+from isrlu_lab.experiments import stats
 
 
 def test_mean_and_interval() -> None:

@@ -6,9 +6,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from isrlu.bench import steps
-from isrlu.bench import torch as calls
-from isrlu.cli import app
+from isrlu_lab.cli import app
+from isrlu_lab.measure import torch_bench as calls
+from isrlu_lab.measure import training_step_bench
 
 # torch warns of its own use of what it has deprecated
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
@@ -33,7 +33,9 @@ def test_a_wrong_contender_is_not_timed() -> None:
 @pytest.mark.parametrize("architecture", (1, 2))
 def test_in_place_needs_the_memory_of_relu(architecture: int) -> None:
     peaks = {
-        (name, inplace): steps.peak_memory(steps.training_step(architecture, name, inplace, batch=50))
+        (name, inplace): training_step_bench.peak_memory(
+            training_step_bench.training_step(architecture, name, inplace, batch=50)
+        )
         for name in ("relu", "isrlu")
         for inplace in (True, False)
     }

@@ -8,8 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from isrlu.paper import registry
-from isrlu.paper.experiment import Claim, Column, Context, Experiment, Result, Table
+from isrlu_lab.experiments import registry
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Claim, Column, Experiment, Result, Table
 
 PARTS = 6
 
@@ -51,6 +52,6 @@ def entry(name: str) -> Experiment:
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     registry.EXPERIMENTS = (entry("toy"), entry("other"))
-    from isrlu.cli import main
+    from isrlu_lab.cli import main
 
     main()

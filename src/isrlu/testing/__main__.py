@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 
-from isrlu._errors import lacking
+from isrlu._missing import install_hint
 from isrlu.testing._bounds import BOUNDS, judged
 from isrlu.testing._frameworks import EVALUATORS, evaluate, questions
 from isrlu.testing._ulps import ulp_error
@@ -78,7 +78,7 @@ def main() -> None:
         try:
             print(json.dumps(measure(*arguments.frameworks)))
         except ModuleNotFoundError as error:
-            print(f"isrlu: {arguments.frameworks[0]} is left out: {lacking(error)}", file=sys.stderr)
+            print(f"isrlu: {arguments.frameworks[0]} is left out: {install_hint(error)}", file=sys.stderr)
             sys.exit(MISSING)
         return
     found = {framework: measure_apart(framework) for framework in arguments.frameworks or EVALUATORS}

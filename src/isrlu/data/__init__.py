@@ -1,6 +1,0 @@
-"""MNIST and data of its form, wherever it can be had: a folder, the cache, a mirror, npm, or scikit-learn's digits."""
-
-from isrlu.data._dataset import Dataset, digits, read_folder
-from isrlu.data._find import DIGITS, at_hand, find, find_or_digits, load
-
-__all__ = ["DIGITS", "Dataset", "at_hand", "digits", "find", "find_or_digits", "load", "read_folder"]

@@ -1,1 +1,0 @@
-"""Beyond the paper: ISRU in LSTM and GRU."""

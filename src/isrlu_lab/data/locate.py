@@ -1,0 +1,46 @@
+"""Where the data is: --data, else ISRLU_DATA, else the platform's cache, else fetched, else scikit-learn's digits."""
+
+import os
+from pathlib import Path
+
+from isrlu_lab.data.dataset import MNIST, Dataset, digits, read_folder
+from isrlu_lab.data.download import NoSource, Progress, fetch, has
+
+DIGITS = "digits"  # in place of a folder: scikit-learn's embedded digits
+
+
+def cache_folder() -> Path:
+    """The platform's cache folder for MNIST."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("isrlu")) / "mnist"
+
+
+def find(folder: str | Path | None = None, *, progress: Progress | None = None) -> str:
+    """The folder that `load` is to read, fetched into the cache if need be; NoSource where there is none."""
+    here = at_hand(folder)
+    if here is None:
+        fetch(cache_folder(), progress=progress)
+    return here or str(cache_folder())
+
+
+def at_hand(folder: str | Path | None = None) -> str | None:
+    """The folder that was given, or the cache where it has MNIST; nothing is fetched."""
+    given = folder or os.environ.get("ISRLU_DATA")
+    if given:
+        return str(given)
+    cache = cache_folder()
+    return str(cache) if all(has(cache / name, digest) for name, digest in MNIST.items()) else None
+
+
+def find_or_digits(folder: str | Path | None = None) -> tuple[str, str]:
+    """As `find`, but scikit-learn's digits where no source is left; and the reason, "" where the data was found."""
+    try:
+        return find(folder), ""
+    except NoSource as error:
+        return DIGITS, str(error)
+
+
+def load(source: str | Path) -> Dataset:
+    """The data set in a folder, or scikit-learn's for "digits"."""
+    return digits() if str(source) == DIGITS else read_folder(Path(source))

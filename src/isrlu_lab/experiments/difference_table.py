@@ -1,0 +1,30 @@
+"""The table of differences between runs, paired by seed, that every study shows."""
+
+from collections.abc import Iterable
+
+from isrlu_lab.experiments.experiment import Cell, Column, Table
+from isrlu_lab.experiments.stats import Difference
+
+
+def table(
+    caption: str,
+    titles: tuple[str, str],
+    unit: str,
+    found: Iterable[tuple[str, str, Difference]],
+    *,
+    digits: int = 3,
+) -> list[Table]:
+    """One row for each (what, of which kind, difference) under `titles`; no table where there are not two seeds."""
+    rows: list[list[Cell]] = [
+        [what, kind, each.value, each.half, each.p, "yes" if each.significant else "no"]
+        for what, kind, each in found
+        if each.count > 1
+    ]
+    columns = [
+        *map(Column, titles),
+        Column(unit, "here", f"{{:+.{digits}f}}"),
+        Column("95 % CI", "spread", f"± {{:.{digits}f}}"),
+        Column("p, corrected", "here", "{:.3f}"),
+        Column("significant"),
+    ]
+    return [Table(caption, columns, rows)] if rows else []

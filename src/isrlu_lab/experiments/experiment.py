@@ -1,0 +1,133 @@
+"""What an experiment is (`Experiment`) and what it returns (`Result`): all that store and report know of it."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from isrlu_lab.experiments import numbers
+
+Cell = str | float | int | None
+Kind = Literal["label", "paper", "here", "spread", "verdict"]
+Verdict = Literal["holds", "does not", "undecided", "not run"]
+KINDS = ("label", "paper", "here", "spread", "verdict")
+VERDICTS = ("holds", "does not", "undecided", "not run")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading, whose numbers it holds, and the format of its numbers (strings are shown as they are)."""
+
+    title: str
+    kind: Kind = "label"
+    format: str = "{}"
+    bar: bool = False
+    """Draw the numbers as bars too; all bars of a table share one scale."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"unknown kind of column {self.kind!r}: known are {', '.join(KINDS)}")
+
+    def text(self, cell: Cell) -> str:
+        """The cell as a reader sees it; a missing number is a dash."""
+        if cell is None:
+            return "–"
+        return cell if isinstance(cell, str) else self.format.format(cell)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under columns; the paper's numbers and the ones measured here stand side by side."""
+
+    caption: str
+    columns: list[Column]
+    rows: list[list[Cell]]
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise ValueError(f"table {self.caption!r} has no rows")
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"table {self.caption!r}: a row of {len(row)} cells under {len(self.columns)} columns: {row}"
+                )
+            for column, cell in zip(self.columns, row, strict=True):
+                if column.kind == "verdict" and cell not in (*VERDICTS, None):
+                    raise ValueError(f"unknown verdict {cell!r}: known are {', '.join(VERDICTS)}")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, whether it holds here, the evidence in a few words, and why not where it does not."""
+
+    text: str
+    where: str
+    verdict: Verdict
+    here: str = ""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"unknown verdict {self.verdict!r}: known are {', '.join(VERDICTS)}")
+        if self.verdict != "holds" and not self.reason:
+            raise ValueError(f"a claim that {self.verdict} needs a reason: {self.text!r}")
+
+
+def claim(key: str, holds: bool | None, here: str = "", reason: str = "") -> Claim:
+    """The claim `key` of paper.toml with its verdict.
+
+    holds: None where it can't be told: what was found (`here`) leaves it undecided, or nothing was run at all.
+    reason: why it does not hold, can't be told, or was not run.
+    """
+    known = numbers.claim(key)
+    verdict: Verdict = ("undecided" if here else "not run") if holds is None else "holds" if holds else "does not"
+    return Claim(known["text"], known["where"], verdict, here, "" if holds else reason)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture: `name`.svg and `name`.png in the experiment's folder, a caption, and a text for who cannot see it."""
+
+    name: str
+    caption: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an experiment found. `notes` are paragraphs of text, shown in the report between tables and claims."""
+
+    tables: list[Table] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    environment: dict[str, Any] = field(default_factory=dict)
+    """What the experiment adds to `isrlu_lab.environment.capture()`: a measured clock, threads used."""
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Result":
+        """The result that `to_json` wrote; an unknown or missing key is a TypeError or KeyError."""
+        tables = [Table(t["caption"], [Column(**c) for c in t["columns"]], t["rows"]) for t in data["tables"]]
+        claims = [Claim(**c) for c in data["claims"]]
+        figures = [Figure(**f) for f in data["figures"]]
+        return cls(**{**data, "tables": tables, "claims": claims, "figures": figures})
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An entry of the registry: `module` is imported when it runs, and offers `run(context: Context) -> Result`.
+
+    A module may also offer `is_current(environment, context) -> bool`: False where the stored result, known by its
+    environment, does not answer what is asked now (it has fewer seeds, say), and the experiment is to run again.
+    """
+
+    name: str
+    title: str
+    summary: str
+    quick: str
+    """Expected time in the quick preset on 2 cores, for people: "20 s"."""
+    full: str
+    module: str

@@ -1,0 +1,177 @@
+"""Table 4: architecture 1 on MNIST, eight rows of activation and dropout, in both readings of the dense layer's width.
+
+Full: 17 epochs, 5 seeds, an evaluation on the test set every 100 steps, as in the tutorial (the highest accuracy
+depends on that interval). Quick: 1 epoch, 1 seed, the paper's width alone. The paper's claims are judged in the
+reading whose accuracies are nearer to the paper's.
+"""
+
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isrlu_lab.experiments import numbers, stats, study
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Claim, Result, claim
+from isrlu_lab.experiments.mnist import plots, tables
+from isrlu_lab.experiments.study import Row, Study
+from isrlu_lab.training.mnist.mnist_spec import Spec
+
+WIDTHS = {True: (1176, 200), False: (1176,)}  # the paper's word; the tutorial's, which the rest of the protocol is
+SEEDS = {True: 5, False: 1}  # full, quick
+MUCH = 0.9  # "much more rapidly": the most that a training loss may be of another's
+
+
+def run(context: Context) -> Result:
+    """Train all rows over all seeds and compare."""
+    by_width = _by_width(context.full)
+    found = study.carry_out(context, _all(by_width), seeds=SEEDS[context.full])
+    made, figures = [], []
+    for width, members in by_width.items():
+        part, what = found.part(members), f"dense layer of {width}"
+        made.append(tables.accuracy(part, f"Table 4: architecture 1, {what}"))
+        made.append(tables.epochs_to(part, what))
+        made += tables.significance(part, tables.same_dropout(members), f"Differences between activations, {what}")
+        figures += plots.learning_curves(context, part, f"curves-{width}", what)
+        figures += plots.mean_activations(context, part, f"activations-{width}", what)
+    nearest, notes = _reading(found, by_width)
+    claims = _claims(found.part(by_width[nearest]))
+    return Result(made, claims, figures, [*found.notes, *notes], seeds=found.seeds, environment=found.environment)
+
+
+def is_current(environment: Mapping[str, Any], context: Context) -> bool:
+    return study.is_current(environment, context, _all(_by_width(context.full)), seeds=SEEDS[context.full])
+
+
+def rows(full: bool, width: int) -> list[Row]:
+    """The table's rows, in the paper's order."""
+    paper = numbers.table("table4")
+    length = {"epochs": paper["epochs"], "evaluations": 6} if full else {"epochs": 1, "evaluations": 3}
+    return [
+        Row(
+            Spec(
+                architecture=1,
+                activation=row["activation"].lower(),
+                alpha=row.get("alpha", 1.0),
+                pkeep=row["pkeep"],
+                width=width,
+                **length,
+            ),
+            row["accuracy"],
+            row["loss"],
+        )
+        for row in paper["rows"]
+    ]
+
+
+def fixed_alpha(full: bool, alpha: float) -> Spec:
+    """ISRLU at pkeep 0.4, which other experiments compare with; in the tutorial's width where there are both."""
+    specs = (row.spec for row in rows(full, WIDTHS[full][-1]))
+    return next(each for each in specs if (each.activation, each.alpha, each.pkeep) == ("isrlu", alpha, 0.4))
+
+
+def _by_width(full: bool) -> dict[int, list[Row]]:
+    return {width: rows(full, width) for width in WIDTHS[full]}
+
+
+def _all(by_width: Mapping[int, Sequence[Row]]) -> list[Row]:
+    return [row for members in by_width.values() for row in members]
+
+
+def _reading(found: Study, by_width: Mapping[int, Sequence[Row]]) -> tuple[int, list[str]]:
+    """The width that the authors are likely to have used, and a note that says why."""
+    if not (found.full and found.identity == "mnist" and all(found.of(row) for row in found.rows)):
+        return next(iter(by_width)), []
+    accuracy = {width: _distance(found, members, "best_accuracy") for width, members in by_width.items()}
+    loss = {width: _distance(found, members, "final_loss") for width, members in by_width.items()}
+    nearest = min(accuracy, key=accuracy.__getitem__)
+    text = "; ".join(
+        f"{w} units: {accuracy[w]:.3f} points of accuracy and {loss[w]:.2f} of loss x 100" for w in by_width
+    )
+    note = f"Mean distance of a row from the paper's, by width of the dense layer: {text}."
+    return nearest, [f"{note} The claims are judged with {nearest} units."]
+
+
+def _distance(found: Study, members: Sequence[Row], key: str) -> float:
+    """Of the rows' means over seeds from the paper's numbers, mean over the rows."""
+    paper = {row: row.accuracy if key == "best_accuracy" else row.loss for row in members}
+    return statistics.mean(abs(_average(found.values(row, key)) - (paper[row] or 0.0)) for row in members)
+
+
+def _claims(found: Study) -> list[Claim]:
+    if found.no_verdict:
+        return [claim(f"table4.{key}", None, reason=found.no_verdict) for key in numbers.claims("table4")]
+    return [
+        _learning(found),
+        _best(found),
+        _relu(found),
+        tables.loss_in_range(found, "table4.loss"),
+        _activation(found),
+    ]
+
+
+def _learning(found: Study) -> Claim:
+    early = {row: {seed: tables.early_loss(run) for seed, run in found.of(row).items()} for row in found.rows}
+    pairs = [
+        (a, b)
+        for a, b in itertools.product(found.rows, repeat=2)
+        if a.spec.pkeep == b.spec.pkeep and a.spec.activation == "isrlu" != b.spec.activation
+    ]
+    differences = stats.corrected([stats.paired(early[a], early[b]) for a, b in pairs])
+    lower = sum(each.value < 0 and each.significant for each in differences)
+    ratios = [_average(early[a]) / _average(early[b]) for a, b in pairs]
+    here = (
+        f"ISRLU's training loss over the first epoch is {min(ratios):.2f} to {max(ratios):.2f} times that of ELU and "
+        f"ReLU at the same dropout; significantly lower in {lower} of {len(pairs)} comparisons."
+    )
+    if any(each.p is None for each in differences):
+        return claim("table4.learning", None, here, study.CANT_TELL)
+    if max(ratios) > MUCH:
+        return claim("table4.learning", False, here, f"Much more rapidly would be {MUCH} times or less in all of them.")
+    return claim("table4.learning", True if lower == len(pairs) else None, here, study.CANT_TELL)
+
+
+def _best(found: Study) -> Claim:
+    means = {row: _average(found.values(row, "best_accuracy")) for row in found.rows}
+    named = found.rows[0]
+    others = [row for row in found.rows if row is not named]
+    other = max(others, key=means.__getitem__)
+    differences = tables.compare(found, [(named, row) for row in others], "best_accuracy")
+    difference = differences[others.index(other)]  # the best of seven: its p is corrected for that
+    here = f"Its mean is {means[named]:.3f} %; the best of the others, {other.spec.label}, has {means[other]:.3f} %."
+    if not difference.significant:
+        return claim("table4.best", None, here, "The difference is not significant.")
+    return claim("table4.best", difference.value > 0, here, f"{other.spec.label} is significantly better.")
+
+
+def _relu(found: Study) -> Claim:
+    def by_seed(name: str) -> dict[int, float]:
+        """Mean over alpha and dropout of the seeds that have them all."""
+        each = [found.values(row, "best_accuracy") for row in found.rows if row.spec.activation == name]
+        return {seed: statistics.mean(values[seed] for values in each) for seed in set.intersection(*map(set, each))}
+
+    difference = stats.paired(by_seed("isrlu"), by_seed("relu"))
+    here = f"ISRLU's accuracy is {difference} points from ReLU's, mean over alpha and dropout, paired by seed."
+    better = stats.better(difference, tables.MARGIN)
+    return claim("table4.relu", better, here, study.CANT_TELL if better is None else "No better here.")
+
+
+def _activation(found: Study) -> Claim:
+    """Distance from zero of the units' mean activation after training, mean over layers."""
+    distance = {
+        name: statistics.mean(
+            statistics.mean(map(abs, run.result["history"]["unit_mean"][-1]))
+            for row in found.rows
+            if row.spec.activation == name
+            for run in found.of(row).values()
+        )
+        for name in ("isrlu", "elu", "relu")
+    }
+    holds = max(distance["isrlu"], distance["elu"]) < distance["relu"]
+    texts = (f"{name} {distance[name.lower()]:.3f}" for name in ("ISRLU", "ELU", "ReLU"))
+    here = f"Distance from zero after training, mean over layers: {', '.join(texts)}."
+    return claim("table4.activation", holds, here, "ReLU's units are no further from zero here.")
+
+
+def _average(values: Mapping[Any, float]) -> float:
+    return statistics.mean(values.values())

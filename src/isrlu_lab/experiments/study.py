@@ -1,0 +1,189 @@
+"""From rows of a table to the runs behind them: each over several seeds, as one grid, in one store for all tables."""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from isrlu_lab import data
+from isrlu_lab.errors import UserError
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.training.grid import make_engine, run_grid, shard
+from isrlu_lab.training.run_spec import RunSpec
+from isrlu_lab.training.run_store import Run, RunStore
+from isrlu_lab.training.worker import Progress
+
+S = TypeVar("S", bound=RunSpec)
+FOLDER, STORE = "runs", "runs.sqlite"
+CANT_TELL = "The seeds can't tell: give more with --seeds."
+
+
+@dataclass(frozen=True)
+class Row(Generic[S]):
+    """A row of a table: a run but for its seed and data, and what the paper found (accuracy in percent, loss x 100)."""
+
+    spec: S
+    accuracy: float | None = None
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """Rows and their finished runs."""
+
+    rows: list[Row]
+    seeds: list[int]
+    runs: dict[str, Run]  # by hash
+    identity: str
+    title: str  # of the data
+    full: bool
+
+    def of(self, row: Row) -> dict[int, Run]:
+        """seed -> run, for the runs of this row that are done."""
+        found = {seed: self.runs.get(spec.hash) for seed, spec in zip(self.seeds, self._specs(row), strict=True)}
+        return {seed: run for seed, run in found.items() if run and run.status == "done"}
+
+    def values(self, row: Row, key: str) -> dict[int, float]:
+        """seed -> a number of the run's result: best_accuracy, final_loss..."""
+        return {seed: run.result[key] for seed, run in self.of(row).items()}
+
+    def _specs(self, row: Row) -> list[RunSpec]:
+        return [dataclasses.replace(row.spec, seed=seed, data=self.identity) for seed in self.seeds]
+
+    def specs(self) -> list[RunSpec]:
+        """All runs of the grid, the first seed of every row before the second of any."""
+        return [spec for specs in zip(*map(self._specs, self.rows), strict=True) for spec in specs]
+
+    def part(self, rows: Sequence[Row]) -> "Study":
+        """These rows alone."""
+        return dataclasses.replace(self, rows=list(rows))
+
+    @property
+    def finished(self) -> set[str]:
+        """Hashes of the runs that are over: done or diverged."""
+        return {key for key, run in self.runs.items() if run.status != "crashed"}
+
+    @property
+    def crashed(self) -> list[Run]:
+        return [run for run in self.runs.values() if run.status == "crashed"]
+
+    @property
+    def complete(self) -> bool:
+        return self.finished >= {spec.hash for spec in self.specs()}
+
+    @property
+    def no_verdict(self) -> str:
+        """Why the paper's claims can't be judged by these runs; "" where they can."""
+        if not self.full:
+            return "The quick preset trains too little to tell: run it with --full."
+        if self.identity != "mnist":
+            return f"This is not MNIST but {self.title}."
+        if missing := sum(spec.hash not in self.finished for spec in self.specs()):
+            return f"{missing} of the {len(self.specs())} runs are missing: the same command trains them."
+        if any(len(self.of(row)) < len(self.seeds) for row in self.rows):
+            return "Runs diverged: see the notes."
+        return ""
+
+    @property
+    def marks(self) -> str:
+        """[quick preset; other data]: what every table and figure made of such runs must say."""
+        found = [] if self.full else ["quick preset"]
+        found += [] if self.identity == "mnist" else [self.title]
+        return f" [{'; '.join(found)}]" if found else ""
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know before the numbers: the data, the preset, what is missing and what failed."""
+        runs = sum(len(self.of(row)) for row in self.rows)
+        notes = [f"Data: {self.title}. {runs} runs, seeds {', '.join(map(str, self.seeds))}."]
+        if not self.full:
+            notes.insert(0, "Quick preset: short runs, to show that everything works. It is no result.")
+        failed = [run for run in self.runs.values() if run.status != "done"]
+        notes += [f"{run.spec.label}, seed {run.spec.seed}: {run.status}, {run.reason}." for run in failed]
+        missing = len({spec.hash for spec in self.specs()} - set(self.runs))
+        if missing:
+            notes.append(f"{missing} runs of the grid are not there yet: merge the other shards, or run it without.")
+        return notes
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What `is_current` reads later."""
+        runs = {"complete": self.complete, "seeds": len(self.seeds), "data": self.identity, "grid": self.digest}
+        return {"runs": {**runs, "crashed": len(self.crashed)}}
+
+    @property
+    def digest(self) -> str:
+        """Of all the grid's hashes: another one where a row, a seed or the data is another."""
+        return hashlib.sha256(" ".join(spec.hash for spec in self.specs()).encode()).hexdigest()[:16]
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise UserError for a mistake in what `carry_out` will take, before anything runs."""
+    make_engine(options.get("engine") or "local", "", Path())
+    if options.get("shard"):
+        shard([], options["shard"])
+    if options.get("data"):
+        data.load(options["data"])
+
+
+def carry_out(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
+    """Train what is not yet trained of these rows over so many seeds (or --seeds) and return all of it."""
+    options = context.options
+    source, reason = data.find_or_digits(options.get("data"))
+    if reason:
+        context.folder.warn(f"{reason}; trains on scikit-learn's digits instead")
+    found = data.load(source)
+    study = Study(list(rows), list(range(options.get("seeds") or seeds)), {}, found.identity, found.title, context.full)
+    grid = study.specs()
+    mine = shard(grid, options["shard"]) if options.get("shard") else grid
+    folder = context.folder.path.resolve().parent / FOLDER  # Ray's workers are in folders of their own
+    engine = make_engine(options.get("engine") or "local", source, folder / "checkpoints")
+    with RunStore(folder / STORE) as store:
+        run_grid(mine, store, engine, _Teller(context, mine, store))
+        study = dataclasses.replace(study, runs=store.find(grid))
+    if mine and not any(study.of(row) for row in rows):
+        raise UserError(f"no run finished: {'; '.join(sorted({run.reason for run in study.runs.values()}))}")
+    for run in study.crashed:
+        which = f"{run.spec.label}, seed {run.spec.seed}"
+        context.folder.warn(f"{which}: crashed, {run.reason}; the same command tries again")
+    return study
+
+
+def is_current(environment: Mapping[str, Any], context: Context, rows: Sequence[Row], *, seeds: int) -> bool:
+    """Whether a stored result has all runs of these rows, as many seeds as asked for, and the data now at hand."""
+    stored = environment.get("runs", {})
+    if not stored.get("complete") or stored["seeds"] < (context.options.get("seeds") or seeds):
+        return False
+    source = data.at_hand(context.options.get("data"))
+    if source is None and stored["data"] == data.DIGITS:
+        return False  # MNIST may be in reach by now
+    identity = data.load(source).identity if source else stored["data"]
+    return stored.get("grid") == Study(list(rows), list(range(stored["seeds"])), {}, identity, "", context.full).digest
+
+
+def store_path(out: Path) -> Path:
+    """The store of runs in an output folder."""
+    return out / FOLDER / STORE
+
+
+class _Teller:
+    """Tells the frame how far the grid is, in runs."""
+
+    def __init__(self, context: Context, specs: Sequence[RunSpec], store: RunStore) -> None:
+        self._context, self._total = context, len(specs)
+        stored = store.find(specs).values()
+        self._finished = sum(run.status != "crashed" for run in stored)
+        self._partly: dict[str, float] = {}
+
+    def __call__(self, event: Progress | Run) -> None:
+        self._partly.pop(event.spec.hash, None)
+        if isinstance(event, Run):
+            self._finished += 1
+            text = f"{event.spec.label}, seed {event.spec.seed}: {event.status}"
+        else:
+            self._partly[event.spec.hash] = event.share
+            text = event.line
+        done = self._finished + sum(self._partly.values())
+        self._context.progress(f"{self._finished}/{self._total} runs; {text}", done, self._total)

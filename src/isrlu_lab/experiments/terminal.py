@@ -1,0 +1,80 @@
+"""A result on the terminal: its tables with 'paper' and 'here' side by side, and its claims."""
+
+from typing import Literal
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from isrlu_lab.experiments.experiment import Claim, Experiment, Result, Table
+
+COLOUR = {"holds": "green", "does not": "red", "undecided": "yellow", "not run": "yellow"}
+WIDTH = 132  # a table may be wider than the terminal: wrapped lines are easier to read than numbers cut in half
+STYLE = {"label": "", "paper": "cyan", "here": "bold", "spread": "dim", "verdict": ""}
+
+
+def table(console: Console, shown: Table) -> None:
+    """Print one table."""
+    grid = RichTable(
+        title=escape(shown.caption), title_justify="left", title_style="", header_style="", box=box.SIMPLE_HEAD
+    )
+    for column in shown.columns:
+        whose = f"\n{column.kind}" if column.kind in ("paper", "here", "spread") else ""
+        justify: Literal["left", "right"] = "left" if column.kind in ("label", "verdict") else "right"
+        grid.add_column(escape(column.title) + whose, style=STYLE[column.kind], justify=justify, overflow="fold")
+    for row in shown.rows:
+        cells = (
+            _verdict(cell) if column.kind == "verdict" and cell else escape(column.text(cell))
+            for column, cell in zip(shown.columns, row, strict=True)
+        )
+        grid.add_row(*cells)
+    wide(console).print(grid)
+
+
+def wide(console: Console) -> Console:
+    """The same for tables: at least `WIDTH` wide."""
+    if console.width >= WIDTH:
+        return console
+    return Console(
+        file=console.file,
+        width=WIDTH,
+        force_terminal=console.is_terminal,
+        no_color=console.no_color,
+        quiet=console.quiet,
+    )
+
+
+def claim(console: Console, shown: Claim) -> None:
+    """Print one claim, its verdict first."""
+    here = f" Here: {shown.here}" if shown.here else ""
+    reason = f" {shown.reason}" if shown.reason else ""
+    grid = RichTable.grid(padding=(0, 2))
+    grid.add_column(min_width=8)
+    grid.add_row(_verdict(shown.verdict), escape(shown.text + here + reason))
+    console.print(grid)
+
+
+def result(console: Console, entry: Experiment, found: Result) -> None:
+    """Print all of a result but its figures, which are in the report."""
+    console.rule(entry.title, align="left")
+    for shown in found.tables:
+        table(console, shown)
+    for note in found.notes:
+        console.print(escape(note), highlight=False)
+    for each in found.claims:
+        claim(console, each)
+
+
+def listing(console: Console, entries: list[Experiment]) -> None:
+    """Print what `isrlu reproduce` can run, with expected times on 2 cores."""
+    grid = RichTable(box=None)
+    for heading in ("name", "quick", "--full", ""):
+        grid.add_column(heading)
+    for entry in entries:
+        grid.add_row(f"[bold]{entry.name}[/]", entry.quick, entry.full, escape(entry.summary))
+    console.print(grid)
+
+
+def _verdict(verdict: object) -> str:
+    return f"[{COLOUR[str(verdict)]}]{verdict}[/]"

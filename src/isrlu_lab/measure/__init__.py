@@ -1,0 +1,1 @@
+"""Benchmarks of every framework, and the exhaustive measurement of accuracy."""

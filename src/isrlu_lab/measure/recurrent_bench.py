@@ -1,0 +1,163 @@
+"""Recurrent layers beside torch.nn's, and the gates' kernel with ISRU beside the same with sigmoid and tanh."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from isrlu import _core
+from isrlu.torch import GRU, LSTM
+from isrlu_lab.measure.kernel_bench import Floats, placed
+from isrlu_lab.measure.timer import Sample, measure, measure_loops, ratio
+from isrlu_lab.measure.torch_bench import using_threads
+
+STEPS = 64
+HIDDEN = (64, 128, 256, 512)
+BATCHES = (1, 32)
+OURS: dict[str, Any] = {"LSTM": LSTM, "GRU": GRU}
+GATE_ROWS, GATE_HIDDEN = 32, 128
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """A measured layer: seconds per step of the sequence, and how many times as fast as torch.nn's it is."""
+
+    layer: str
+    what: str  # inference or training
+    batch: int
+    hidden: int
+    threads: int
+    contender: str  # torch.nn, isru, exact
+    seconds: float
+    spread: float
+    speedup: float
+
+
+@dataclass(frozen=True)
+class GatesRow:
+    """The gates' kernel, forward: ns per row and hidden unit, and how many times as fast as with exact gates it is."""
+
+    simd: str
+    layer: str
+    gates: str
+    ns: float
+    spread: float
+    speedup: float
+
+
+def run_layers(
+    batches: Iterable[int] = BATCHES,
+    hidden: Iterable[int] = HIDDEN,
+    *,
+    threads: int = 2,
+    rounds: int = 25,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[LayerRow]:
+    """Every layer, batch and size, inference and training; torch.nn, ISRU and exact gates in turn."""
+    rows = []
+    with using_threads(threads):
+        for layer in OURS:
+            for what, prepare in (("inference", inference), ("training", training)):
+                for batch in batches:
+                    for size in hidden:
+                        progress(f"{layer}, {what}, batch {batch}, hidden {size}")
+                        samples = time_layers(layer, prepare, batch, size, rounds)
+                        for name, sample in samples.items():
+                            figures = sample.median / STEPS, sample.spread, ratio(samples, "torch.nn", name)
+                            rows.append(LayerRow(layer, what, batch, size, threads, name, *figures))
+    return rows
+
+
+def time_layers(
+    layer: str, prepare: Callable[..., Callable[[], object]], batch: int, hidden: int, rounds: int
+) -> dict[str, Sample]:
+    """Seconds per sequence of 64 steps, input as wide as hidden; exact gates are first compared with torch.nn."""
+    torch.manual_seed(0)
+    original = getattr(nn, layer)(hidden, hidden)
+    modules = {"torch.nn": original, **{g: OURS[layer].from_torch(original, gates=g) for g in ("isru", "exact")}}
+    x = torch.randn(STEPS, batch, hidden)
+    with torch.no_grad():
+        torch.testing.assert_close(modules["exact"](x)[0], original(x)[0], rtol=0, atol=1e-5)
+    return measure({name: prepare(module, x) for name, module in modules.items()}, rounds=rounds)
+
+
+def inference(module: nn.Module, x: torch.Tensor) -> Callable[[], object]:
+    """The sequence, nothing kept."""
+
+    def call() -> None:
+        with torch.inference_mode():
+            module(x)
+
+    return call
+
+
+def training(module: nn.Module, x: torch.Tensor) -> Callable[[], object]:
+    """Forward and backward, with gradients of the weights and of the input."""
+    x = x.clone().requires_grad_()
+    leaves = [x, *module.parameters()]
+    grad = torch.randn(*x.shape[:2], int(module.hidden_size))  # type: ignore[arg-type]
+
+    def call() -> None:
+        torch.autograd.grad(module(x)[0], leaves, grad)
+
+    return call
+
+
+def run_gates(
+    simds: Iterable[str],
+    *,
+    rows: int = GATE_ROWS,
+    hidden: int = GATE_HIDDEN,
+    rounds: int = 25,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[GatesRow]:
+    """The gates' kernel alone, float32, one thread: what is left of a step without its products."""
+    found = []
+    for simd in simds:
+        for layer in OURS:
+            progress(f"{layer} gates, {simd}")
+            samples = time_gates(simd, layer, rows, hidden, rounds)
+            for name, sample in samples.items():
+                figures = sample.median * 1e9 / (rows * hidden), sample.spread, ratio(samples, "exact", name)
+                found.append(GatesRow(simd, layer, name, *figures))
+    return found
+
+
+def time_gates(simd: str, layer: str, rows: int, hidden: int, rounds: int) -> dict[str, Sample]:
+    """Seconds per call with ISRU and with exact gates; each is compared with float64 first."""
+    random = np.random.default_rng(0)
+    gates = placed(2 * random.standard_normal(rows * 4 * hidden), np.dtype("float32"), 0)
+    h, c = (placed(random.standard_normal(rows * hidden), np.dtype("float32"), offset) for offset in (1344, 2688))
+    jobs: dict[str, Callable[[int], float]] = {}
+    results = []
+    for name in ("isru", "exact"):
+        new_h, new_c = (placed(np.zeros(rows * hidden), np.dtype("float32"), offset) for offset in (512, 3200))
+        kernel = _core.layer_kernel(layer, name, "float32")
+        addresses = [array.ctypes.data for array in (gates, h, c, new_h, new_c)]
+        jobs[name] = partial(_core.time_gates, simd, kernel, rows, hidden, *addresses)
+        jobs[name](1)
+        expected = _oracle(
+            layer, name, gates.reshape(rows, 4, hidden), h.reshape(rows, hidden), c.reshape(rows, hidden)
+        )
+        np.testing.assert_allclose(new_h.reshape(rows, hidden), expected, rtol=0, atol=2e-6)
+        results.append((new_h, new_c))  # the kernels know addresses only
+    return measure_loops(jobs, rounds=rounds)
+
+
+def _oracle(layer: str, gates: str, arguments: Floats, h: Floats, c: Floats) -> Floats:
+    """h' in float64, as in the formula."""
+    h, c = h.astype(np.float64), c.astype(np.float64)
+    first, second, third, fourth = np.moveaxis(arguments.astype(np.float64), 1, 0)
+    if gates == "isru":
+        tanh = lambda x: x / np.sqrt(1 + x * x)  # noqa: E731
+        sigmoid = lambda x: (1 + tanh(x / 2)) / 2  # noqa: E731
+    else:
+        tanh, sigmoid = np.tanh, lambda x: 1 / (1 + np.exp(-x))
+    if layer == "LSTM":
+        return sigmoid(fourth) * tanh(sigmoid(second) * c + sigmoid(first) * tanh(third))
+    z = sigmoid(third)
+    return (1 - z) * tanh(fourth + sigmoid(second) * first) + z * h

@@ -1,0 +1,128 @@
+"""Build report.html from the results store: one file that needs no network."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from isrlu_lab.errors import UserError
+from isrlu_lab.experiments import numbers, registry
+from isrlu_lab.experiments.experiment import VERDICTS, Cell, Claim, Column, Experiment, Result, Table
+from isrlu_lab.experiments.result_store import PRESETS, Damaged, Record, Store, load_svg
+from isrlu_lab.experiments.result_store import write as write_file
+
+NAME = "report.html"
+# figure_style's colours, known here too so that a report can be built without matplotlib. The page gives each its
+# own shade in dark and in light.
+SHADES = {
+    "#24292f": "currentColor",
+    "#ffffff": "var(--card)",
+    "#0072b2": "var(--blue)",
+    "#d55e00": "var(--vermillion)",
+    "#009e73": "var(--green)",
+    "#b6609a": "var(--purple)",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """One experiment in the report: run or not, and if not, why."""
+
+    entry: Experiment
+    record: Record | None
+    failure: str | None
+    figures: dict[str, str]
+    """Inline SVG by the figure's name."""
+
+    @property
+    def result(self) -> Result:
+        return self.record.result if self.record else Result()
+
+    @property
+    def claims(self) -> list[Claim]:
+        """The claims with their verdicts; those of an experiment that has no result yet are "not run"."""
+        if self.record:
+            return self.record.result.claims
+        reason = f"It failed: {self.failure}" if self.failure else f"Run `isrlu reproduce {self.entry.name}`."
+        return [Claim(c["text"], c["where"], "not run", "", reason) for c in numbers.claims(self.entry.name).values()]
+
+
+def write(out: Path, warn: Callable[[str], None]) -> Path:
+    """Write the report of the results under `out` and return its path; damaged files are told to `warn`."""
+    return write_file(out / NAME, render(collect(out, warn)).encode())
+
+
+def collect(out: Path, warn: Callable[[str], None]) -> list[Section]:
+    """Every experiment of the registry with its result, the full preset before the quick one."""
+    if not out.is_dir():
+        raise UserError(f"no results in {out}: run `isrlu reproduce` first, or give the folder with --out")
+    store = Store(out, warn)
+    return [_section(store, entry) for entry in registry.EXPERIMENTS]
+
+
+def render(sections: list[Section]) -> str:
+    """The report as HTML."""
+    try:
+        import jinja2
+    except ModuleNotFoundError:
+        raise UserError("the report needs jinja2: pip install 'isrlu[paper]'") from None
+    folder = files("isrlu_lab.report")
+    parts = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")}
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["code"] = _code
+    environment.globals["width"] = _bar_width
+    claims = [claim for section in sections for claim in section.claims]
+    return environment.from_string(parts["page.html"]).render(
+        css=parts["page.css"],
+        js=parts["page.js"],
+        sections=sections,
+        counts={verdict: sum(c.verdict == verdict for c in claims) for verdict in VERDICTS},
+        latest=max((s.record for s in sections if s.record), key=lambda r: r.environment["date"], default=None),
+    )
+
+
+def _section(store: Store, entry: Experiment) -> Section:
+    failure = None
+    for preset in reversed(PRESETS):
+        try:
+            record = store.load(entry.name, preset)
+        except Damaged as error:
+            store.warn(str(error))
+            failure = failure or str(error)
+            continue
+        if record:
+            folder = store.folder(entry.name, preset).path
+            names = [figure.name for figure in record.result.figures]
+            return Section(entry, record, None, {name: _inline(load_svg(folder / f"{name}.svg")) for name in names})
+        failure = failure or store.load_failure(entry.name, preset)
+    return Section(entry, None, failure, {})
+
+
+def _inline(svg: str) -> str:
+    """An SVG file as an element of the page: without prolog and fixed size, its colours the page's."""
+    element = svg[svg.index("<svg") :]
+    for colour, shade in SHADES.items():
+        element = element.replace(colour, shade)
+    head, end, rest = element.partition(">")
+    head = re.sub(r'\s(width|height)="[^"]*"', "", head)
+    rest = re.sub(r"<metadata>.*?</metadata>", "", rest, flags=re.DOTALL)
+    return f'{head} aria-hidden="true" focusable="false"{end}{rest}'
+
+
+def _code(text: str) -> str:
+    """Text with `code` marked up."""
+    import markupsafe
+
+    return markupsafe.Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(markupsafe.escape(text))))
+
+
+def _bar_width(table: Table, column: Column, cell: Cell) -> float | None:
+    """Length of a cell's bar in percent of the table's longest; None where no bar belongs."""
+    if not column.bar or not isinstance(cell, (int, float)):
+        return None
+    cells = [other for row in table.rows for other, of in zip(row, table.columns, strict=True) if of.bar]
+    longest = max(other for other in cells if isinstance(other, (int, float)))
+    return round(100 * cell / longest, 1) if longest > 0 else None

@@ -1,0 +1,1 @@
+"""The paper's two MNIST networks, and how a run trains one."""

@@ -1,0 +1,63 @@
+"""The engine on Ray: a laptop, or a cluster by its address. Every run is a task of one core, with Ray's own retries.
+
+Checkpoints are of use where a retried run can see them: on one machine, or in a results folder that the nodes share.
+Elsewhere a run whose node died starts anew, which gives the same result.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from isrlu_lab import environment
+from isrlu_lab.data import load
+from isrlu_lab.errors import UserError
+from isrlu_lab.training.checkpoint import CannotSave
+from isrlu_lab.training.run_spec import RunSpec
+from isrlu_lab.training.run_store import Run
+from isrlu_lab.training.worker import TRIES, Progress, become_worker, execute, lost, reason_of
+
+try:
+    import ray
+except ImportError:
+    raise UserError("the engine ray needs the package ray: pip install 'isrlu[ray]'") from None
+
+
+class RayEngine:
+    """Runs on the Ray cluster at `address`; None takes RAY_ADDRESS, or starts Ray on this machine."""
+
+    def __init__(self, source: str, checkpoints: Path, *, address: str | None = None, threads: int = 1) -> None:
+        self.source, self.checkpoints, self.address, self.threads = source, checkpoints, address, threads
+
+    def run(self, specs: Sequence[RunSpec], tell: Callable[[Progress], None]) -> Iterator[Run]:
+        """Yield each run as it ends; Ray's dashboard shows the ones at work. Raises CannotSave."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)  # a node that shares it sees it
+        started = not ray.is_initialized()
+        if started:
+            try:
+                ray.init(address=self.address, log_to_driver=False, configure_logging=False)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise UserError(f"cannot reach Ray at {self.address}: {str(error).partition(chr(10))[0]}") from None
+        try:
+            data = ray.put(load(self.source))
+            task = ray.remote(num_cpus=self.threads, max_retries=TRIES - 1)(_task)
+            pending = {task.remote(spec, data, self.checkpoints, self.threads): spec for spec in specs}
+            while pending:
+                (finished, *_), _ = ray.wait(list(pending), num_returns=1)
+                spec = pending.pop(finished)
+                try:
+                    yield ray.get(finished)
+                except ray.exceptions.RayTaskError as error:
+                    if isinstance(error.cause, CannotSave):
+                        raise error.cause from None
+                    yield Run(spec, "crashed", reason_of(error.cause), environment=environment.capture())
+                except ray.exceptions.RayError as error:
+                    yield lost(spec, f"its worker died ({type(error).__name__})")
+        finally:
+            if started:
+                ray.shutdown()
+
+
+def _task(spec: RunSpec, data: object, checkpoints: Path, threads: int) -> Run:
+    from isrlu_lab.training.image_tensors import Arrays
+
+    become_worker(threads)
+    return execute(spec, Arrays(data), checkpoints if checkpoints.is_dir() else None)  # type: ignore[arg-type]

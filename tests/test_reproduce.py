@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import functools
+import importlib.util
 import json
 import os
 import random
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import isrlu
 from isrlu.paper import results
 from isrlu.paper.experiment import Claim, Column, Context, Result, Table
 from isrlu.paper.results import Damaged, Folder, Record, Store, StoreError
@@ -34,8 +36,9 @@ class Cli:
     def start(self, *arguments: str, out: Path | None = None, preexec_fn=None, **variables: str) -> subprocess.Popen:
         command = [sys.executable, str(TOY), *arguments, "--out", str(out or self.out)]
         environment = {**os.environ, "TOY_LOG": str(self.log), "COLUMNS": "300", "NO_COLOR": "1", **variables}
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=preexec_fn)
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": preexec_fn}
+        encoding = variables.get("PYTHONIOENCODING")
+        return subprocess.Popen(command, env=environment, text=True, encoding=encoding, **options)
 
     def run(self, *arguments: str, **options) -> subprocess.CompletedProcess:
         process = self.start(*arguments, **options)
@@ -73,6 +76,39 @@ def test_runs_all_and_writes_the_report(cli: Cli):
     assert "paper" in process.stdout and "here" in process.stdout and "Parts of the toy" in process.stdout
     assert f"report: {cli.out / 'report.html'}" in process.stdout
     assert (cli.out / "report.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_an_output_that_lacks_a_character_costs_that_character_alone(cli: Cli, encoding: str):
+    """The toy's note has an infinity sign."""
+    for command in (["reproduce"], ["reproduce", "--list"], ["report"]):
+        process = cli.run(*command, PYTHONIOENCODING=encoding)
+        assert process.returncode == 0 and process.stderr == "", process.stderr
+    assert not list(cli.out.rglob("failure.json"))
+    assert "A note on `toys`: ? of them." in cli.run("reproduce", "--again", PYTHONIOENCODING=encoding).stdout
+
+
+def test_info_prints_in_ascii():
+    start = "import isrlu.environment as e; e.cpu_name = lambda: 'CPU \u221e'; from isrlu.cli import main; main()"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "300"}
+    done = subprocess.run([sys.executable, "-c", start, "info"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert "CPU ?" in done.stdout
+
+
+def test_an_unknown_instruction_set_is_one_line():
+    """The core refuses it when it is imported, which is before the command line starts."""
+    path = importlib.util.find_spec("isrlu.cli").origin
+    start = f"import runpy, sys; sys.argv[0] = 'isrlu'; runpy.run_path({path!r})['main']()"
+    environment = {**os.environ, "ISRLU_SIMD": "nope"}
+    done = subprocess.run([sys.executable, "-c", start, "info"], env=environment, capture_output=True, text=True)
+    assert one_line(done).startswith("isrlu: ISRLU_SIMD: unknown instruction set 'nope': known are scalar, ")
+    assert done.returncode == 2 and done.stdout == ""
+
+
+def test_version():
+    done = subprocess.run([sys.executable, "-m", "isrlu", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"isrlu {isrlu.__version__}\n"
 
 
 def test_result_says_what_it_was_measured_on(cli: Cli):

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +18,14 @@ from pathlib import Path
 import pytest
 
 import isrlu
+from isrlu import environment
 from isrlu.paper import results
 from isrlu.paper.experiment import Claim, Column, Context, Result, Table
 from isrlu.paper.results import Damaged, Folder, Record, Store, StoreError
 
 pytest.importorskip("typer")
 TOY = Path(__file__).with_name("toy_experiment.py")
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
 
 class Cli:
@@ -67,6 +70,12 @@ def one_line(process: subprocess.CompletedProcess) -> str:
     lines = process.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("isrlu: "), process.stderr
     return lines[0]
+
+
+def one_line_of(process: subprocess.CompletedProcess) -> str:
+    """The one warning of a run that went on."""
+    (line,) = process.stderr.strip().splitlines()
+    return line
 
 
 def test_runs_all_and_writes_the_report(cli: Cli):
@@ -251,10 +260,96 @@ def test_damaged_result_is_named_and_set_aside(cli: Cli, content: bytes):
     assert json.loads(cli.result.read_text())["experiment"] == "toy"
 
 
+SHAPES = {
+    "environment is a list": lambda data: data.update(environment=[]),
+    "no threads": lambda data: data["environment"].pop("threads"),
+    "threads is a list": lambda data: data["environment"].update(threads=[1]),
+    "versions is a list": lambda data: data["environment"].update(versions=["python"]),
+    "date is a number": lambda data: data["environment"].update(date=2026),
+    "clock is a string": lambda data: data["environment"].update(clock_ghz="fast"),
+    "runs is a number": lambda data: data["environment"].update(runs=5),
+    "seconds is a string": lambda data: data.update(seconds="long"),
+    "no seconds": lambda data: data.pop("seconds"),
+    "notes is a number": lambda data: data["result"].update(notes=5),
+    "a note is a number": lambda data: data["result"].update(notes=[5]),
+    "result is a list": lambda data: data.update(result=[]),
+    "result is empty": lambda data: data.update(result={}),
+    "a claim is a string": lambda data: data["result"].update(claims=["holds"]),
+    "a caption is a number": lambda data: data["result"]["tables"][0].update(caption=1),
+    "a cell is a list": lambda data: data["result"]["tables"][0]["rows"][0].__setitem__(1, [1]),
+    "a row is short": lambda data: data["result"]["tables"][0]["rows"][0].pop(),
+    "an unknown format": lambda data: data["result"]["tables"][0]["columns"][1].update(format="{:.1q}"),
+    "a format of two": lambda data: data["result"]["tables"][0]["columns"][1].update(format="{} {}"),
+    "a figure elsewhere": lambda data: data["result"].update(figures=[{"name": "../x", "caption": "", "alt": ""}]),
+}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """The toy and the other, run."""
+    cli = Cli(tmp_path_factory.mktemp("stored"))
+    assert cli.run("reproduce").returncode == 0
+    return cli
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_result_of_another_shape_is_set_aside(stored: Cli, tmp_path: Path, shape: str):
+    shutil.copytree(stored.out, tmp_path / "results")
+    path = tmp_path / "results" / "toy-quick" / "result.json"
+    data = json.loads(path.read_text())
+    SHAPES[shape](data)
+    path.write_text(json.dumps(data))
+    (tmp_path / "x.svg").write_text("<svg/>")
+    with pytest.raises(Damaged, match=r"result\.json is damaged \(.*\): set aside as result\.json\.damaged$") as caught:
+        Store(tmp_path / "results").load("toy", "quick")
+    assert "\n" not in str(caught.value) and not path.exists()
+
+
+def test_report_and_reproduce_go_on_past_a_result_of_another_shape(cli: Cli):
+    cli.run("reproduce")
+    text = cli.result.read_text()
+    broken = json.dumps({**json.loads(text), "environment": []})
+    cli.result.write_text(broken)
+    report = cli.run("report")
+    assert "is damaged (ValidationError: Expected `object`, got `array` - at `$.environment`)" in one_line(report)
+    assert report.returncode == 1
+    assert "Parts of the toy" in (cli.out / "report.html").read_text(), "the other experiment's table is there"
+    cli.result.write_text(broken)
+    process = cli.run("reproduce")
+    assert process.returncode == 0 and "done other" in process.stdout
+    assert one_line_of(process).endswith("toy runs again")
+    assert cli.result.with_name("result.json.damaged").read_text() == broken
+
+
+DEEP = '{"reason": "x", "half": ' + "[" * 100_000
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"reason": 5}', DEEP], ids=["list", "bare", "number", "deep"])
+def test_a_failure_or_a_part_of_another_shape_is_set_aside(tmp_path: Path, content: str):
+    warnings: list[str] = []
+    store = Store(tmp_path, warnings.append)
+    path = store.folder("toy", "quick").write("failure.json", content.encode())
+    assert store.load_failure("toy", "quick") is None
+    part = store.folder("toy", "quick").write("parts/key.json", content.replace("reason", "half").encode())
+    assert store.folder("toy", "quick").remember("key", lambda: 3) == 3
+    assert all(str(each) in line and "set aside" in line for each, line in zip((path, part), warnings, strict=True))
+
+
+@pytest.mark.parametrize("folder", sorted(RESULTS.iterdir()), ids=lambda folder: folder.name)
+def test_published_results_load(tmp_path: Path, folder: Path):
+    data = json.loads((folder / "result.json").read_text())
+    place = tmp_path / f"{data['experiment']}-{data['preset']}"
+    shutil.copytree(folder, place)
+    for figure in data["result"]["figures"]:  # only the bitmaps are published
+        (place / f"{figure['name']}.svg").write_text("<svg/>")
+    record = Store(tmp_path).load(data["experiment"], data["preset"])
+    assert json.loads(json.dumps({"format": 1, **vars(record), "result": record.result.to_json()})) == data
+
+
 def test_cut_result_never_passes_for_whole(tmp_path: Path):
     store = Store(tmp_path)
     table = Table("t", [Column("a"), Column("b", "here", "{:.2f}")], [["x", 1.5]])
-    record = Record("toy", "quick", 1.0, {"date": "2026"}, Result([table], [Claim("c", "s", "holds")]))
+    record = Record("toy", "quick", 1.0, environment.capture(), Result([table], [Claim("c", "s", "holds")]))
     store.save(record)
     path = tmp_path / "toy-quick" / "result.json"
     assert store.load("toy", "quick") == record

@@ -185,7 +185,7 @@ def show_runs(
     """List the stored runs; also while they are being trained."""
     from isrlu.paper.runs import command
 
-    command.show(out, output)
+    raise typer.Exit(command.show(out, output))
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from isrlu._errors import complain
 from isrlu._files import try_to_write
 from isrlu.paper import results
 from isrlu.paper.runs.store import RunStore
@@ -29,12 +30,13 @@ def merge(stores: Sequence[Path], out: Path) -> None:
         rich.print(f"{sum(1 for _ in store.all())} runs in {escape(str(store.path))}")
 
 
-def show(out: Path, output: Path | None) -> None:
-    """List the runs; with `output`, write them with their histories as JSON."""
+def show(out: Path, output: Path | None) -> int:
+    """List the runs; with `output`, write them with their histories as JSON. Returns 1 where one can't be read."""
     if output:
         try_to_write(output, "--json")
+    damaged: list[str] = []
     with RunStore(store_path(out), write=False) as store:
-        runs = list(store.all())
+        runs = list(store.all(damaged.append))
     if output:
         records = [{**dataclasses.asdict(run), "spec": run.spec.to_json(), "hash": run.spec.hash} for run in runs]
         results.write_json(output, {"runs": records})
@@ -46,3 +48,6 @@ def show(out: Path, output: Path | None) -> None:
         numbers = [f"{run.result[key]:.{digits}f}" if key in run.result else "–" for key, digits in _SHOWN]
         table.add_row(spec.hash, spec.network, spec.label, spec.duration, str(spec.seed), spec.data, status, *numbers)
     wide(Console()).print(table)
+    for message in damaged:
+        complain(message)
+    return 1 if damaged else 0

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -320,6 +321,34 @@ def test_a_shard_that_is_none(part: str) -> None:
 def test_an_unknown_engine(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown engine 'slurm': known are local, ray, ray:ADDRESS"):
         make_engine("slurm", "digits", tmp_path)
+
+
+@pytest.mark.parametrize("form", ["ray:127.0.0.1:{}", "ray:localhost:{}", "ray://127.0.0.1:{}"])
+def test_where_nothing_listens_there_is_no_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        name = form.format(server.getsockname()[1])
+        make_engine(name, "digits", tmp_path)  # something listens: Ray itself has to say what it is
+    address = name if "//" in name else name.removeprefix("ray:")
+    with pytest.raises(UserError, match=f"^cannot reach Ray at {address}: Connection refused: start it there"):
+        make_engine(name, "digits", tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UserError, match=f"^cannot reach Ray at {address}: "):
+        make_engine("ray", "digits", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ray", "ray:auto", "ray:local", "ray:some-host", "ray:anyscale://cluster:1"])
+def test_addresses_that_ray_resolves_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("connected"))
+    make_engine(name, "digits", tmp_path)
+
+
+def test_a_port_that_is_no_number(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(UserError, match=r"no address of Ray: host:port .*an address is HOST:PORT or ray://HOST:PORT"):
+        make_engine("ray:host:port", "digits", tmp_path)
 
 
 def test_throughput_is_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:

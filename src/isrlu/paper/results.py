@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, TypeVar
+from xml.etree import ElementTree
 
 import filelock
 import msgspec
@@ -221,17 +222,18 @@ def _set_aside(path: Path, error: Exception) -> Damaged:
     return Damaged(f"{path} is damaged ({type(error).__name__}: {error}): set aside as {aside.name}")
 
 
-def load_svg(path: Path) -> str:
-    """A figure's text; ValueError where there is none."""
+def load_svg(path: Path) -> bytes:
+    """A figure's file; ValueError where there is none, or it is no SVG."""
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        if ElementTree.fromstring(content).tag.rpartition("}")[2] == "svg":
+            return content
+        reason = "is no SVG"
     except OSError as error:
-        raise ValueError(f"its figure {path.name} can't be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        text = ""
-    if "<svg" not in text:
-        raise ValueError(f"its figure {path.name} is damaged")
-    return text
+        reason = f"can't be read: {error.strerror}"
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the last two: an unknown encoding
+        reason = f"is damaged: {error}"
+    raise ValueError(f"its figure {path.name} {reason}")
 
 
 def _plain(value: Any) -> Any:

@@ -299,7 +299,7 @@ def test_a_result_of_another_shape_is_set_aside(stored: Cli, tmp_path: Path, sha
     data = json.loads(path.read_text())
     SHAPES[shape](data)
     path.write_text(json.dumps(data))
-    (tmp_path / "x.svg").write_text("<svg/>")
+    (tmp_path / "results" / "x.svg").write_text("<svg/>")
     with pytest.raises(Damaged, match=r"result\.json is damaged \(.*\): set aside as result\.json\.damaged$") as caught:
         Store(tmp_path / "results").load("toy", "quick")
     assert "\n" not in str(caught.value) and not path.exists()

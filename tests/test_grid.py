@@ -1,7 +1,9 @@
 """The store of runs, the grid and its shards: what is done is never done again, nothing is lost, faults are told."""
 
+import json
 import os
 import platform
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -11,13 +13,15 @@ from pathlib import Path
 import pytest
 
 from isrlu_lab.errors import UserError
-from isrlu_lab.experiments import results_command
+from isrlu_lab.experiments import results_command, study
 from isrlu_lab.measure import grid_bench as bench
 from isrlu_lab.training.grid import make_engine, run_grid, shard
 from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.run_spec import load_spec
 from isrlu_lab.training.run_store import Run, RunStore
 from isrlu_lab.training.worker import Progress, checkpoint_path
 
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
 SPECS = [Spec(activation=name, seed=seed) for seed in range(3) for name in ("isrlu", "elu")]
 
 
@@ -64,16 +68,70 @@ def test_a_store_that_can_not_be_written_is_read(path: Path, monkeypatch: pytest
         assert sorted(path.parent.iterdir()) == before, "nothing is made beside it"
 
 
-@pytest.mark.parametrize(("column", "text"), [("spec", "[]"), ("result", "null")])
-def test_a_row_that_is_no_run_is_damage(path: Path, column: str, text: str) -> None:
-    with RunStore(path) as store:
+@pytest.mark.parametrize(
+    ("column", "text", "reason"),
+    [
+        ("spec", "[]", "Expected `object`, got `array`"),
+        ("spec", '{"kind": "gan"}', "unknown kind of run 'gan': known are rnn"),
+        ("spec", '{"kind": []}', "unhashable"),
+        ("spec", '{"activation": "swish"}', "unknown activation 'swish'"),
+        ("spec", '{"epochs": "17"}', "Expected `int`, got `str` - at `$.epochs`"),
+        ("status", "gone", "at `$.status`"),
+        ("result", "null", "Expected `object`, got `null`"),
+        ("result", '{"best_accuracy": "high"}', "Expected `float`, got `str` - at `$.result.best_accuracy`"),
+        ("result", '{"history": [1]}', "at `$.result.history`"),
+        ("environment", '{"cpu": ' + "[" * 100_000, "recursion"),
+    ],
+)
+def test_a_row_that_is_no_run_is_named_with_its_store(
+    path: Path, capsys: pytest.CaptureFixture[str], column: str, text: str, reason: str
+) -> None:
+    out = path.parent
+    with RunStore(study.store_path(out)) as store:
         store.add(done(SPECS[0]))
+        store.add(done(SPECS[1]))
+    path, key = study.store_path(out), SPECS[0].hash
     database = sqlite3.connect(path)
     with database:
-        database.execute(f"UPDATE runs SET {column} = ?", (text,))
+        database.execute(f"UPDATE runs SET {column} = ? WHERE hash = ?", (text, key))
     database.close()
-    with RunStore(path) as store, pytest.raises(UserError, match="is damaged"):
-        list(store.all())
+    with RunStore(path) as store:
+        for read in (lambda: list(store.all()), lambda: store.find(SPECS)):
+            with pytest.raises(UserError, match=f"run {key} in the store of runs .* is damaged") as caught:
+                read()
+            assert str(path) in str(caught.value) and reason in str(caught.value) and "\n" not in str(caught.value)
+    assert results_command.show(out, None) == 1, "the others are shown"
+    shown = capsys.readouterr()
+    assert SPECS[1].hash in shown.out and key not in shown.out
+    assert shown.err.startswith(f"isrlu: run {key} in the store of runs {path} is damaged")
+
+
+@pytest.mark.parametrize("folder", [path.parent for path in sorted(RESULTS.glob("*/runs.json"))], ids=lambda f: f.name)
+def test_stored_runs_load(path: Path, folder: Path) -> None:
+    runs = json.loads((folder / "runs.json").read_text())["runs"]
+    with RunStore(path) as store:
+        for run in runs:
+            fields = {key: run[key] for key in ("status", "reason", "result", "environment", "finished")}
+            store.add(Run(load_spec(run["spec"]), **fields))
+        found = {each.spec.hash: each for each in store.all()}
+    assert list(found) and {run["hash"]: run["result"] for run in runs} == {key: r.result for key, r in found.items()}
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"no database at all" * 100], ids=["empty", "short", "long"])
+def test_a_file_that_is_no_database_is_not_merged(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=r"notes\.txt is damaged \(it is no SQLite database\)"):
+        results_command.merge([file], tmp_path / "mine")
+    assert not (tmp_path / "mine").exists() and file.read_bytes() == content
+
+
+def test_a_database_of_something_else_is_not_merged(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "mail.sqlite")
+    database.execute("CREATE TABLE mail (body TEXT)")
+    database.close()
+    with pytest.raises(UserError, match=r"mail\.sqlite is an SQLite database, but no store of runs"):
+        results_command.merge([tmp_path / "mail.sqlite"], tmp_path / "mine")
 
 
 def test_a_missing_store_is_told_before_anything_is_made(tmp_path: Path) -> None:
@@ -120,7 +178,7 @@ def test_one_process_writes_others_read(path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+@pytest.mark.parametrize("content", [b"no database at all" * 100, b"short", b"SQLite format 3\0" + b"\xff" * 5000])
 def test_a_damaged_store_is_named_and_kept(path: Path, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
@@ -133,7 +191,7 @@ def test_a_damaged_store_is_named_and_kept(path: Path, content: bytes) -> None:
 def test_damaged_pages_are_found(path: Path) -> None:
     with RunStore(path) as store:
         for spec in SPECS:
-            store.add(Run(spec, "done", result={"history": list(range(2000))}))
+            store.add(Run(spec, "done", result={"history": {"loss": list(range(2000))}}))
     content = bytearray(path.read_bytes())
     content[8192:16384] = b"\x5a" * 8192
     path.write_bytes(content)
@@ -161,7 +219,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
     with RunStore(Path(sys.argv[1])) as store:
         for seed in range(100):
-            store.add(Run(Spec(seed=seed), "done", result={"history": [0.5] * 2000}))
+            store.add(Run(Spec(seed=seed), "done", result={"history": {"loss": [0.5] * 2000}}))
             print(seed, flush=True)
 except UserError as error:
     sys.exit(f"isrlu: {error}")
@@ -263,6 +321,34 @@ def test_a_shard_that_is_none(part: str) -> None:
 def test_an_unknown_engine(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown engine 'slurm': known are local, ray, ray:ADDRESS"):
         make_engine("slurm", "digits", tmp_path)
+
+
+@pytest.mark.parametrize("form", ["ray:127.0.0.1:{}", "ray:localhost:{}", "ray://127.0.0.1:{}"])
+def test_where_nothing_listens_there_is_no_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        name = form.format(server.getsockname()[1])
+        make_engine(name, "digits", tmp_path)  # something listens: Ray itself has to say what it is
+    address = name if "//" in name else name.removeprefix("ray:")
+    with pytest.raises(UserError, match=f"^cannot reach Ray at {address}: Connection refused: start it there"):
+        make_engine(name, "digits", tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UserError, match=f"^cannot reach Ray at {address}: "):
+        make_engine("ray", "digits", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ray", "ray:auto", "ray:local", "ray:some-host", "ray:anyscale://cluster:1"])
+def test_addresses_that_ray_resolves_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("connected"))
+    make_engine(name, "digits", tmp_path)
+
+
+def test_a_port_that_is_no_number(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(UserError, match=r"no address of Ray: host:port .*an address is HOST:PORT or ray://HOST:PORT"):
+        make_engine("ray:host:port", "digits", tmp_path)
 
 
 def test_throughput_is_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:

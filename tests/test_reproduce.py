@@ -7,6 +7,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+import isrlu
+from isrlu_lab import environment
 from isrlu_lab.experiments import result_store
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Column, Result, Table
@@ -22,6 +25,7 @@ from isrlu_lab.experiments.result_store import Damaged, Folder, Record, Store, S
 
 pytest.importorskip("typer")
 TOY = Path(__file__).with_name("toy_experiment.py")
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
 
 class Cli:
@@ -35,8 +39,9 @@ class Cli:
     def start(self, *arguments: str, out: Path | None = None, preexec_fn=None, **variables: str) -> subprocess.Popen:
         command = [sys.executable, str(TOY), *arguments, "--out", str(out or self.out)]
         environment = {**os.environ, "TOY_LOG": str(self.log), "COLUMNS": "300", "NO_COLOR": "1", **variables}
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=preexec_fn)
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": preexec_fn}
+        encoding = variables.get("PYTHONIOENCODING")
+        return subprocess.Popen(command, env=environment, text=True, encoding=encoding, **options)
 
     def run(self, *arguments: str, **options) -> subprocess.CompletedProcess:
         process = self.start(*arguments, **options)
@@ -67,6 +72,12 @@ def one_line(process: subprocess.CompletedProcess) -> str:
     return lines[0]
 
 
+def one_line_of(process: subprocess.CompletedProcess) -> str:
+    """The one warning of a run that went on."""
+    (line,) = process.stderr.strip().splitlines()
+    return line
+
+
 def test_runs_all_and_writes_the_report(cli: Cli):
     process = cli.run("reproduce")
     assert process.returncode == 0, process.stderr
@@ -74,6 +85,40 @@ def test_runs_all_and_writes_the_report(cli: Cli):
     assert "paper" in process.stdout and "here" in process.stdout and "Parts of the toy" in process.stdout
     assert f"report: {cli.out / 'report.html'}" in process.stdout
     assert (cli.out / "report.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_an_output_that_lacks_a_character_costs_that_character_alone(cli: Cli, encoding: str):
+    """The toy's note has an infinity sign."""
+    for command in (["reproduce"], ["reproduce", "--list"], ["report"]):
+        process = cli.run(*command, PYTHONIOENCODING=encoding)
+        assert process.returncode == 0 and process.stderr == "", process.stderr
+    assert not list(cli.out.rglob("failure.json"))
+    assert "A note on `toys`: ? of them." in cli.run("reproduce", "--again", PYTHONIOENCODING=encoding).stdout
+
+
+def test_info_prints_in_ascii():
+    start = (
+        "import isrlu_lab.environment as e; e.cpu_name = lambda: 'CPU \u221e'; from isrlu_lab.cli import main; main()"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "300"}
+    done = subprocess.run([sys.executable, "-c", start, "info"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert "CPU ?" in done.stdout
+
+
+def test_an_unknown_instruction_set_is_one_line():
+    """The core refuses it when it is imported, which is before the command line starts."""
+    start = "from isrlu_lab.cli import main; main()"  # as the installed command does
+    environment = {**os.environ, "ISRLU_SIMD": "nope"}
+    done = subprocess.run([sys.executable, "-c", start, "info"], env=environment, capture_output=True, text=True)
+    assert one_line(done).startswith("isrlu: ISRLU_SIMD: unknown instruction set 'nope': known are scalar, ")
+    assert done.returncode == 2 and done.stdout == ""
+
+
+def test_version():
+    done = subprocess.run([sys.executable, "-m", "isrlu", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"isrlu {isrlu.__version__}\n"
 
 
 def test_result_says_what_it_was_measured_on(cli: Cli):
@@ -216,10 +261,96 @@ def test_damaged_result_is_named_and_set_aside(cli: Cli, content: bytes):
     assert json.loads(cli.result.read_text())["experiment"] == "toy"
 
 
+SHAPES = {
+    "environment is a list": lambda data: data.update(environment=[]),
+    "no threads": lambda data: data["environment"].pop("threads"),
+    "threads is a list": lambda data: data["environment"].update(threads=[1]),
+    "versions is a list": lambda data: data["environment"].update(versions=["python"]),
+    "date is a number": lambda data: data["environment"].update(date=2026),
+    "clock is a string": lambda data: data["environment"].update(clock_ghz="fast"),
+    "runs is a number": lambda data: data["environment"].update(runs=5),
+    "seconds is a string": lambda data: data.update(seconds="long"),
+    "no seconds": lambda data: data.pop("seconds"),
+    "notes is a number": lambda data: data["result"].update(notes=5),
+    "a note is a number": lambda data: data["result"].update(notes=[5]),
+    "result is a list": lambda data: data.update(result=[]),
+    "result is empty": lambda data: data.update(result={}),
+    "a claim is a string": lambda data: data["result"].update(claims=["holds"]),
+    "a caption is a number": lambda data: data["result"]["tables"][0].update(caption=1),
+    "a cell is a list": lambda data: data["result"]["tables"][0]["rows"][0].__setitem__(1, [1]),
+    "a row is short": lambda data: data["result"]["tables"][0]["rows"][0].pop(),
+    "an unknown format": lambda data: data["result"]["tables"][0]["columns"][1].update(format="{:.1q}"),
+    "a format of two": lambda data: data["result"]["tables"][0]["columns"][1].update(format="{} {}"),
+    "a figure elsewhere": lambda data: data["result"].update(figures=[{"name": "../x", "caption": "", "alt": ""}]),
+}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """The toy and the other, run."""
+    cli = Cli(tmp_path_factory.mktemp("stored"))
+    assert cli.run("reproduce").returncode == 0
+    return cli
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_result_of_another_shape_is_set_aside(stored: Cli, tmp_path: Path, shape: str):
+    shutil.copytree(stored.out, tmp_path / "results")
+    path = tmp_path / "results" / "toy-quick" / "result.json"
+    data = json.loads(path.read_text())
+    SHAPES[shape](data)
+    path.write_text(json.dumps(data))
+    (tmp_path / "results" / "x.svg").write_text("<svg/>")
+    with pytest.raises(Damaged, match=r"result\.json is damaged \(.*\): set aside as result\.json\.damaged$") as caught:
+        Store(tmp_path / "results").load("toy", "quick")
+    assert "\n" not in str(caught.value) and not path.exists()
+
+
+def test_report_and_reproduce_go_on_past_a_result_of_another_shape(cli: Cli):
+    cli.run("reproduce")
+    text = cli.result.read_text()
+    broken = json.dumps({**json.loads(text), "environment": []})
+    cli.result.write_text(broken)
+    report = cli.run("report")
+    assert "is damaged (ValidationError: Expected `object`, got `array` - at `$.environment`)" in one_line(report)
+    assert report.returncode == 1
+    assert "Parts of the toy" in (cli.out / "report.html").read_text(), "the other experiment's table is there"
+    cli.result.write_text(broken)
+    process = cli.run("reproduce")
+    assert process.returncode == 0 and "done other" in process.stdout
+    assert one_line_of(process).endswith("toy runs again")
+    assert cli.result.with_name("result.json.damaged").read_text() == broken
+
+
+DEEP = '{"reason": "x", "half": ' + "[" * 100_000
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"reason": 5}', DEEP], ids=["list", "bare", "number", "deep"])
+def test_a_failure_or_a_part_of_another_shape_is_set_aside(tmp_path: Path, content: str):
+    warnings: list[str] = []
+    store = Store(tmp_path, warnings.append)
+    path = store.folder("toy", "quick").write("failure.json", content.encode())
+    assert store.load_failure("toy", "quick") is None
+    part = store.folder("toy", "quick").write("parts/key.json", content.replace("reason", "half").encode())
+    assert store.folder("toy", "quick").remember("key", lambda: 3) == 3
+    assert all(str(each) in line and "set aside" in line for each, line in zip((path, part), warnings, strict=True))
+
+
+@pytest.mark.parametrize("folder", sorted(RESULTS.iterdir()), ids=lambda folder: folder.name)
+def test_published_results_load(tmp_path: Path, folder: Path):
+    data = json.loads((folder / "result.json").read_text())
+    place = tmp_path / f"{data['experiment']}-{data['preset']}"
+    shutil.copytree(folder, place)
+    for figure in data["result"]["figures"]:  # only the bitmaps are published
+        (place / f"{figure['name']}.svg").write_text("<svg/>")
+    record = Store(tmp_path).load(data["experiment"], data["preset"])
+    assert json.loads(json.dumps({"format": 1, **vars(record), "result": record.result.to_json()})) == data
+
+
 def test_cut_result_never_passes_for_whole(tmp_path: Path):
     store = Store(tmp_path)
     table = Table("t", [Column("a"), Column("b", "here", "{:.2f}")], [["x", 1.5]])
-    record = Record("toy", "quick", 1.0, {"date": "2026"}, Result([table], [Claim("c", "s", "holds")]))
+    record = Record("toy", "quick", 1.0, environment.capture(), Result([table], [Claim("c", "s", "holds")]))
     store.save(record)
     path = tmp_path / "toy-quick" / "result.json"
     assert store.load("toy", "quick") == record

@@ -35,7 +35,7 @@ def run(context: Context) -> Result:
         Claim("Toys are fast.", "section 0", "holds", "0.1 s"),
         Claim("Toys are <i>cheap</i>.", "section 0", "does not", "9 EUR", "Wood is dear: see `isrlu info`."),
     ]
-    return Result([Table("Parts of the toy", columns, rows)], claims, notes=["A note on `toys`."], seeds=[7])
+    return Result([Table("Parts of the toy", columns, rows)], claims, notes=["A note on `toys`: ∞ of them."], seeds=[7])
 
 
 def _part(part: int) -> float:

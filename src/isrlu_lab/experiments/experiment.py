@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any, Literal
 
 from isrlu_lab.experiments import numbers
@@ -53,6 +54,10 @@ class Table:
             for column, cell in zip(self.columns, row, strict=True):
                 if column.kind == "verdict" and cell not in (*VERDICTS, None):
                     raise ValueError(f"unknown verdict {cell!r}: known are {', '.join(VERDICTS)}")
+                try:
+                    column.text(cell)
+                except (ArithmeticError, AttributeError, LookupError, ValueError) as error:
+                    raise ValueError(f"{cell!r} can't be shown in the format {column.format!r}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,10 @@ class Figure:
     caption: str
     alt: str
 
+    def __post_init__(self) -> None:
+        if self.name != PurePath(self.name).name:
+            raise ValueError(f"the name of a figure is a file name without a folder, got {self.name!r}")
+
 
 @dataclass(frozen=True)
 class Result:
@@ -106,14 +115,6 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Result":
-        """The result that `to_json` wrote; an unknown or missing key is a TypeError or KeyError."""
-        tables = [Table(t["caption"], [Column(**c) for c in t["columns"]], t["rows"]) for t in data["tables"]]
-        claims = [Claim(**c) for c in data["claims"]]
-        figures = [Figure(**f) for f in data["figures"]]
-        return cls(**{**data, "tables": tables, "claims": claims, "figures": figures})
 
 
 @dataclass(frozen=True)

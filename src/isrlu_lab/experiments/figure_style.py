@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 INK = "#24292f"
-"""Text and axes; the report shows it in the page's own text colour."""
+"""Text and axes; on a dark page the report inverts the brightness of figures, not their hues."""
 
 # Okabe and Ito's palette without the shades that are pale on white; styles differ too, for print and poor eyes
 LINES: dict[str, dict[str, Any]] = {

@@ -7,17 +7,21 @@
     results/report.html
 
 Every file is written beside its place and then renamed into it, so that a kill at any moment leaves the old file or the
-new one. A file that is damaged all the same is set aside as NAME.damaged and named in a `Damaged` error.
+new one. A file that is damaged all the same, or has another shape than the types here say, is set aside as NAME.damaged
+and named in a `Damaged` error.
 """
 
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, TypeVar
+from xml.etree import ElementTree
+
+import filelock
+import msgspec
 
 from isrlu_lab.atomic_files import encode_json, replacing
 from isrlu_lab.errors import UserError
@@ -26,6 +30,7 @@ from isrlu_lab.experiments.experiment import Result
 FORMAT = 1
 PRESETS = ("quick", "full")
 PROBE_BYTES = 1 << 20  # about what a report takes
+T = TypeVar("T")
 
 
 class StoreError(UserError):
@@ -47,6 +52,38 @@ class Record:
     result: Result
 
 
+class _Runs(TypedDict):
+    """Which training runs a result was made of."""
+
+    complete: bool
+    seeds: int
+    data: str
+    grid: NotRequired[str]
+
+
+class _Environment(TypedDict):
+    """What report and runner read of a record's environment."""
+
+    cpu: str
+    simd: str
+    threads: int
+    versions: dict[str, str]
+    date: str
+    command: str
+    seeds: NotRequired[list[int]]
+    clock_ghz: NotRequired[float]
+    threads_used: NotRequired[int]
+    runs: NotRequired[_Runs]
+
+
+class _Part(TypedDict):
+    part: Any
+
+
+class _Failure(TypedDict):
+    reason: str
+
+
 @dataclass(frozen=True)
 class Folder:
     """The place of one experiment in one preset."""
@@ -62,11 +99,11 @@ class Folder:
         path = self.path / "parts" / f"{key}.json"
         try:
             if path.exists():
-                return read_json(path)["part"]
+                return read_json(path, _Part)["part"]
         except Damaged as error:
             self.warn(f"{error}; this part runs again")
         write_json(path, {"part": compute()})
-        return read_json(path)["part"]  # the same types on the first run as on a resumed one
+        return read_json(path, _Part)["part"]  # the same types on the first run as on a resumed one
 
     def forget_parts(self) -> None:
         """Remove what `remember` stored: the next run measures anew."""
@@ -90,17 +127,20 @@ class Store:
         path = self.folder(experiment, preset).path / "result.json"
         if not path.exists():
             return None
-        data = read_json(path)
+        data = read_json(path, dict[str, Any])
         try:
-            if data.pop("format") != FORMAT:
+            if data.get("format") != FORMAT:
                 raise ValueError(f"its format is not {FORMAT}")
-            record = Record(**{**data, "result": Result.from_json(data["result"])})
+            record = msgspec.convert(data, Record)
+            msgspec.convert(record.environment, _Environment)
+            if not (record.result.tables or record.result.figures):
+                raise ValueError("it has neither a table nor a figure")
             if (record.experiment, record.preset) != (experiment, preset):
                 raise ValueError(f"it is the result of {record.experiment}, {record.preset}")
             for figure in record.result.figures:
                 load_svg(path.with_name(f"{figure.name}.svg"))
             return record
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
+        except ValueError as error:
             raise _set_aside(path, error) from None
 
     def save(self, record: Record) -> None:
@@ -119,11 +159,10 @@ class Store:
         """Why the experiment failed when it last ran, if it did."""
         path = self.folder(experiment, preset).path / "failure.json"
         try:
-            found = read_json(path) if path.exists() else None
+            return read_json(path, _Failure)["reason"] if path.exists() else None
         except Damaged as error:
             self.warn(str(error))
             return None
-        return found.get("reason", "unknown") if isinstance(found, dict) else None
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -133,11 +172,19 @@ class Store:
         with _storing(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             write(self.root / ".probe", bytes(PROBE_BYTES)).unlink()
-            lock = open(self.root / ".lock", "wb")  # noqa: SIM115 (held as long as the store is)
-        with lock:
-            if not _lock(lock.fileno()):
-                raise StoreError(f"another isrlu reproduce is writing in {self.root}: wait for it, or give --out")
+            (self.root / ".lock").open("ab").close()
+        lock = filelock.FileLock(self.root / ".lock", blocking=False, fallback_to_soft=False)
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            message = f"another isrlu reproduce is writing in {self.root}: wait for it, or give --out"
+            raise StoreError(message) from None
+        except OSError:  # a file system without locks: two runs in one folder only do the same work twice
+            pass
+        try:
             yield
+        finally:
+            lock.release()
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -152,14 +199,11 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
     write(path, encode_json(data))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The mapping in `path`; a damaged file is set aside and raises `Damaged`."""
+def read_json(path: Path, shape: type[T]) -> T:
+    """The data in `path`; a file that is damaged or of another shape is set aside and raises `Damaged`."""
     try:
-        data = json.loads(path.read_bytes())
-        if not isinstance(data, dict):
-            raise ValueError("it holds no JSON object")
-        return data
-    except ValueError as error:  # also JSONDecodeError and UnicodeDecodeError
+        return msgspec.json.decode(path.read_bytes(), type=shape)
+    except (ValueError, RecursionError) as error:  # also msgspec's own errors and UnicodeDecodeError
         raise _set_aside(path, error) from None
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from None
@@ -176,17 +220,18 @@ def _set_aside(path: Path, error: Exception) -> Damaged:
     return Damaged(f"{path} is damaged ({type(error).__name__}: {error}): set aside as {aside.name}")
 
 
-def load_svg(path: Path) -> str:
-    """A figure's text; ValueError where there is none."""
+def load_svg(path: Path) -> bytes:
+    """A figure's file; ValueError where there is none, or it is no SVG."""
     try:
-        text = path.read_text(encoding="utf-8")
+        content = path.read_bytes()
+        if ElementTree.fromstring(content).tag.rpartition("}")[2] == "svg":
+            return content
+        reason = "is no SVG"
     except OSError as error:
-        raise ValueError(f"its figure {path.name} can't be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        text = ""
-    if "<svg" not in text:
-        raise ValueError(f"its figure {path.name} is damaged")
-    return text
+        reason = f"can't be read: {error.strerror}"
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the last two: an unknown encoding
+        reason = f"is damaged: {error}"
+    raise ValueError(f"its figure {path.name} {reason}")
 
 
 @contextlib.contextmanager
@@ -195,18 +240,3 @@ def _storing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror or error}: give another folder with --out") from None
-
-
-def _lock(descriptor: int) -> bool:
-    """Lock an open file until it is closed (or its process is gone); True where that worked or cannot be done."""
-    try:
-        import fcntl
-    except ImportError:  # not POSIX: two runs in one folder then only do the same work twice
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from isrlu_lab.atomic_files import try_to_write, write_json
+from isrlu_lab.errors import print_error
 from isrlu_lab.experiments.study import store_path
 from isrlu_lab.experiments.terminal import wide
 from isrlu_lab.training.run_store import RunStore
@@ -28,12 +29,13 @@ def merge(stores: Sequence[Path], out: Path) -> None:
         rich.print(f"{sum(1 for _ in store.all())} runs in {escape(str(store.path))}")
 
 
-def show(out: Path, output: Path | None) -> None:
-    """List the runs; with `output`, write them with their histories as JSON."""
+def show(out: Path, output: Path | None) -> int:
+    """List the runs; with `output`, write them with their histories as JSON. Returns 1 where one can't be read."""
     if output:
         try_to_write(output, "--json")
+    damaged: list[str] = []
     with RunStore(store_path(out), write=False) as store:
-        runs = list(store.all())
+        runs = list(store.all(damaged.append))
     if output:
         records = [{**dataclasses.asdict(run), "spec": run.spec.to_json(), "hash": run.spec.hash} for run in runs]
         write_json(output, {"runs": records}, "--json")
@@ -45,3 +47,6 @@ def show(out: Path, output: Path | None) -> None:
         numbers = [f"{run.result[key]:.{digits}f}" if key in run.result else "–" for key, digits in _SHOWN]
         table.add_row(spec.hash, spec.network, spec.label, spec.duration, str(spec.seed), spec.data, status, *numbers)
     wide(Console()).print(table)
+    for message in damaged:
+        print_error(message)
+    return 1 if damaged else 0

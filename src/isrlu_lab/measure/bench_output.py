@@ -61,7 +61,7 @@ def write(path: Path, text: str) -> None:
         print(text, end="")
         return
     try:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
 

@@ -1,5 +1,6 @@
 """Build report.html from the results store: one file that needs no network."""
 
+import base64
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,16 +14,6 @@ from isrlu_lab.experiments.result_store import PRESETS, Damaged, Record, Store, 
 from isrlu_lab.experiments.result_store import write as write_file
 
 NAME = "report.html"
-# figure_style's colours, known here too so that a report can be built without matplotlib. The page gives each its
-# own shade in dark and in light.
-SHADES = {
-    "#24292f": "currentColor",
-    "#ffffff": "var(--card)",
-    "#0072b2": "var(--blue)",
-    "#d55e00": "var(--vermillion)",
-    "#009e73": "var(--green)",
-    "#b6609a": "var(--purple)",
-}
 
 
 @dataclass(frozen=True)
@@ -33,7 +24,7 @@ class Section:
     record: Record | None
     failure: str | None
     figures: dict[str, str]
-    """Inline SVG by the figure's name."""
+    """Data URI of the SVG file by the figure's name."""
 
     @property
     def result(self) -> Result:
@@ -96,20 +87,14 @@ def _section(store: Store, entry: Experiment) -> Section:
         if record:
             folder = store.folder(entry.name, preset).path
             names = [figure.name for figure in record.result.figures]
-            return Section(entry, record, None, {name: _inline(load_svg(folder / f"{name}.svg")) for name in names})
+            return Section(entry, record, None, {name: _data_uri(load_svg(folder / f"{name}.svg")) for name in names})
         failure = failure or store.load_failure(entry.name, preset)
     return Section(entry, None, failure, {})
 
 
-def _inline(svg: str) -> str:
-    """An SVG file as an element of the page: without prolog and fixed size, its colours the page's."""
-    element = svg[svg.index("<svg") :]
-    for colour, shade in SHADES.items():
-        element = element.replace(colour, shade)
-    head, end, rest = element.partition(">")
-    head = re.sub(r'\s(width|height)="[^"]*"', "", head)
-    rest = re.sub(r"<metadata>.*?</metadata>", "", rest, flags=re.DOTALL)
-    return f'{head} aria-hidden="true" focusable="false"{end}{rest}'
+def _data_uri(svg: bytes) -> str:
+    """An SVG file for the `src` of an image. There a browser runs no script of it and loads nothing that it names."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def _code(text: str) -> str:

@@ -4,6 +4,9 @@ Checkpoints are of use where a retried run can see them: on one machine, or in a
 Elsewhere a run whose node died starts anew, which gives the same result.
 """
 
+import os
+import socket
+import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,11 +23,42 @@ try:
 except ImportError:
     raise UserError("the engine ray needs the package ray: pip install 'isrlu[ray]'") from None
 
+CONNECT_SECONDS = 5.0
+
+
+def check_listening(address: str) -> None:
+    """Raise UserError where nothing accepts a connection at "host:port" or "ray://host:port".
+
+    `ray.init` itself tries for minutes. Names without a port ("auto", "local") are left to it.
+    """
+    parts = urllib.parse.urlsplit(address if "://" in address else f"//{address}")
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise UserError(f"no address of Ray: {address} ({error}): an address is HOST:PORT or ray://HOST:PORT") from None
+    if parts.scheme not in ("", "ray") or not host or not port:
+        return
+    # For the local host Ray takes the address that other machines see, and may listen there alone.
+    hosts = [host, ray.util.get_node_ip_address()] if host in ("localhost", "127.0.0.1", "::1") else [host]
+    for each in hosts:
+        try:
+            socket.create_connection((each, port), timeout=CONNECT_SECONDS).close()
+            return
+        except OSError as error:
+            reason = error.strerror or error
+    raise UserError(
+        f"cannot reach Ray at {address}: {reason}: start it there (ray start --head), or give another address"
+    )
+
 
 class RayEngine:
-    """Runs on the Ray cluster at `address`; None takes RAY_ADDRESS, or starts Ray on this machine."""
+    """Runs on the Ray cluster at `address`; None takes RAY_ADDRESS, or starts Ray on this machine.
+
+    Raises UserError where nothing listens at the address.
+    """
 
     def __init__(self, source: str, checkpoints: Path, *, address: str | None = None, threads: int = 1) -> None:
+        check_listening(address or os.environ.get("RAY_ADDRESS", ""))
         self.source, self.checkpoints, self.address, self.threads = source, checkpoints, address, threads
 
     def run(self, specs: Sequence[RunSpec], tell: Callable[[Progress], None]) -> Iterator[Run]:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import msgspec
+
 from isrlu_lab.errors import UserError
 
 KINDS = {
@@ -34,12 +36,12 @@ class RunSpec(ABC):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The specification that `to_json` wrote; an unknown key is an error."""
+        """The specification that `to_json` wrote; an unknown key or a value of another type is an error."""
         known = {each.name for each in dataclasses.fields(cls)}
         given = {key: value for key, value in values.items() if key != "kind"}
         unknown = sorted(set(given) - known)
         check(not unknown, f"unknown key {', '.join(unknown)} in a run's specification: known are {', '.join(known)}")
-        return cls(**given)
+        return msgspec.convert(given, cls)
 
     def to_json(self) -> dict[str, Any]:
         return ({"kind": self.kind} if self.kind else {}) | dataclasses.asdict(self)

@@ -12,16 +12,19 @@ import datetime
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
+
+import msgspec
 
 from isrlu_lab.errors import UserError
 from isrlu_lab.training.run_spec import RunSpec, load_spec
 
 Status = Literal["done", "diverged", "crashed"]
 FORMAT = 1
+_MAGIC = b"SQLite format 3\0"
 _SPEC = (
     "architecture",
     "activation",
@@ -39,7 +42,20 @@ _SPEC = (
     "gates",
     "hidden",
 )
-_RESULT = ("best_accuracy", "final_accuracy", "final_loss", "final_score", "seconds")
+
+
+class _Result(TypedDict, total=False):
+    """The numbers that tables are made of, and the history."""
+
+    best_accuracy: float
+    final_accuracy: float
+    final_loss: float
+    final_score: float
+    seconds: float
+    history: dict[str, float | list[float | list[float]]]
+
+
+_RESULT = [name for name in _Result.__annotations__ if name != "history"]
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS runs (
     hash TEXT PRIMARY KEY, spec TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL,
@@ -65,6 +81,15 @@ class Run:
     finished: str = ""
 
 
+class _Columns(TypedDict):
+    """The shape of a row but for its specification, which checks itself."""
+
+    status: Status
+    reason: str
+    result: _Result
+    finished: str
+
+
 class RunStore:
     """The store at `path`, made if it is not there, as a context manager; `write=False` reads beside a writer."""
 
@@ -74,13 +99,18 @@ class RunStore:
             raise UserError(f"no such store of runs: {path}")
         with self._errors(), contextlib.ExitStack() as opened:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # SQLite takes a short file of any content for an empty database.
+            if path.is_file() and _head(path) not in ((b"", _MAGIC) if write else (_MAGIC,)):
+                raise sqlite3.DatabaseError("it is no SQLite database")
             if write:
                 opened.enter_context(contextlib.closing(_locked(path)))
             self._database = opened.enter_context(contextlib.closing(_connected(path)))
             if self._database.execute("PRAGMA quick_check").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("its pages do not fit together")
             version = self._database.execute("PRAGMA user_version").fetchone()[0]
-            if version not in ((0, FORMAT) if write else (FORMAT,)):
+            if not write and version == 0:
+                raise UserError(f"{path} is an SQLite database, but no store of runs: give a runs.sqlite or its folder")
+            if version not in (0, FORMAT):
                 raise UserError(f"{path} has format {version}, but this isrlu knows {FORMAT}: give another --out")
             if write:
                 self._database.execute("PRAGMA journal_mode = WAL")
@@ -122,11 +152,17 @@ class RunStore:
                 found[spec.hash] = self._run(row)
         return found
 
-    def all(self) -> Iterator[Run]:
-        """Every stored run, oldest first."""
+    def all(self, warn: Callable[[str], object] | None = None) -> Iterator[Run]:
+        """Every stored run, oldest first; with `warn`, one that can't be read is named to it and left out."""
         with self._errors():
             rows = self._database.execute("SELECT * FROM runs ORDER BY finished, hash").fetchall()
-        return map(self._run, rows)
+        for row in rows:
+            try:
+                yield self._run(row)
+            except UserError as error:
+                if warn is None:
+                    raise
+                warn(str(error))
 
     def merge(self, other: Path) -> int:
         """Take over the runs of another store that this one lacks (or knows only as crashed); returns how many."""
@@ -140,11 +176,14 @@ class RunStore:
 
     def _run(self, row: tuple[Any, ...]) -> Run:
         try:
-            _, spec, status, reason, result, environment, finished = row
-            loaded = load_spec(json.loads(spec))
-            return Run(loaded, status, reason, dict(json.loads(result)), json.loads(environment), finished)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise self._damaged(error) from None
+            key, spec, status, reason, result, environment, finished = row
+            loaded = load_spec(_decoded(spec))
+            run = Run(loaded, status, reason, _decoded(result), _decoded(environment), finished)
+            msgspec.convert(vars(run), _Columns)
+            return run
+        except (UserError, ValueError, TypeError, RecursionError) as error:
+            what = f"run {key} in the store of runs {self.path} is damaged, or of another version of isrlu ({error})"
+            raise UserError(f"{what}: move the store away, or restore it, and go on") from None
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -159,6 +198,15 @@ class RunStore:
 
     def _damaged(self, error: Exception) -> UserError:
         return UserError(f"the store of runs {self.path} is damaged ({error}): move it away, or restore it, and go on")
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    return msgspec.json.decode(text, type=dict[str, Any])
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC))
 
 
 def _connected(path: Path) -> sqlite3.Connection:

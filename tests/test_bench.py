@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import isrlu
+from isrlu_lab import _measure
 from isrlu_lab.cli import app, main
 from isrlu_lab.measure import exhaustive_accuracy, kernel_bench, numpy_bench, timer
 
@@ -77,17 +79,17 @@ def test_a_number_out_of_range(arguments):
 
 
 def test_sweep_finds_the_worst_input():
-    (finding,) = exhaustive_accuracy._core.sweep([("scalar", "kinney")], "isrlu", False, 1.0, 0xBF000000, 1 << 16)
+    (finding,) = _measure.exhaustive_error([("scalar", "kinney")], "isrlu", False, 1.0, 0xBF000000, 1 << 16)
     ulps, worst, correct = finding
     exact = worst / np.sqrt(1 + np.float64(worst) ** 2)
     y = np.empty(1, np.float32)
     x = np.float32([worst])
-    exhaustive_accuracy._core.Job("scalar", "isrlu", "kinney").run(x.ctypes.data, 0, y.ctypes.data, 1)
+    _measure.TimedKernel("scalar", "isrlu", "kinney").run(x.ctypes.data, 0, y.ctypes.data, 1)
     assert abs(y[0] - exact) / np.spacing(np.float32(abs(exact))) == pytest.approx(ulps, rel=1e-3)
     assert 0 <= correct < 1 << 16
 
 
-@pytest.mark.parametrize("simd", exhaustive_accuracy._core.simd_available())
+@pytest.mark.parametrize("simd", isrlu.simd_available())
 def test_full_keeps_the_published_bound_on_a_sample_of_every_float32(simd):
     found = exhaustive_accuracy.float32([simd], ["full"], quick=True)
     assert max(f.max_ulps for f in found if f.quantity == "f") <= 1.5
@@ -96,12 +98,12 @@ def test_full_keeps_the_published_bound_on_a_sample_of_every_float32(simd):
 
 
 def test_a_result_that_is_no_number_is_infinitely_far_off():
-    found = exhaustive_accuracy._core.sweep([("scalar", "full")], "isrlu", False, 1.0, 0x7FC0_0000, 100)  # of NaN
+    found = _measure.exhaustive_error([("scalar", "full")], "isrlu", False, 1.0, 0x7FC0_0000, 100)  # of NaN
     assert found[0][0] == np.inf and np.isnan(found[0][1])
 
 
 def test_float64_and_16_bit_types():
-    simd = exhaustive_accuracy._core.simd()
+    simd = isrlu.simd()
     found = (
         exhaustive_accuracy.float64(simd, 2000)
         + exhaustive_accuracy.small(simd, "float16")

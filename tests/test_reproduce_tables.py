@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import isrlu
-from isrlu import _core
+from isrlu_lab import _measure
 from isrlu_lab.experiments import mkl, numbers, registry
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Result
@@ -122,7 +122,7 @@ def test_convolution(simd: str, name: str, columns: int):
     weights = random.standard_normal((height, width)).astype(np.float32)
     out = np.full((rows - height + 1, columns - width + 1), np.nan, np.float32)
     guard = np.concatenate([out.ravel(), np.full(16, 7, np.float32)])
-    _core.convolve(simd, name, image.ctypes.data, weights.ctypes.data, guard.ctypes.data, rows, columns)
+    _measure.time_convolution(simd, name, image.ctypes.data, weights.ctypes.data, guard.ctypes.data, rows, columns)
     windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), (height, width))
     want = np.einsum("yxij,ij->yx", windows, weights.astype(np.float64))
     np.testing.assert_allclose(guard[:-16].reshape(out.shape), want, rtol=1e-5, atol=1e-5)
@@ -131,11 +131,11 @@ def test_convolution(simd: str, name: str, columns: int):
 
 def test_convolution_refuses_what_it_cannot_do():
     with pytest.raises(ValueError, match="unknown filter '7x7': known are 5x5, 3x3, 3x1, 1x3"):
-        _core.convolve(SIMDS[0], "7x7", 0, 0, 0, 32, 32)
+        _measure.time_convolution(SIMDS[0], "7x7", 0, 0, 0, 32, 32)
     with pytest.raises(ValueError, match="the image is smaller"):
-        _core.convolve(SIMDS[0], "5x5", 0, 0, 0, 4, 32)
+        _measure.time_convolution(SIMDS[0], "5x5", 0, 0, 0, 4, 32)
     with pytest.raises(ValueError, match="the image is smaller"):
-        _core.convolve(SIMDS[0], "5x5", 0, 0, 0, 32, 19)
+        _measure.time_convolution(SIMDS[0], "5x5", 0, 0, 0, 32, 19)
 
 
 def test_cycles_follow_the_clock_of_the_same_round():

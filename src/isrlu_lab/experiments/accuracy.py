@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 import isrlu
-from isrlu import _core
+import isrlu_lab._measure as _measure
 from isrlu._checks import METHODS
 from isrlu_lab.experiments import numbers
 from isrlu_lab.experiments.context import Context
@@ -70,7 +70,7 @@ NOTE = (
 
 def _largest_error(simd: str, method: str) -> float:
     """max |r sqrt(x) - 1| over [1, 4), in pieces that stay in the cache."""
-    work = _core.Job(simd, "rsqrt", method)
+    work = _measure.TimedKernel(simd, "rsqrt", method)
     worst = 0.0
     for low in np.array_split(MANTISSAS, 64):
         x = (low + np.uint32(0x3F800000)).view(np.float32)

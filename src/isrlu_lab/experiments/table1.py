@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 import isrlu
-from isrlu import _core
+import isrlu_lab._measure as _measure
 from isrlu_lab.experiments import numbers
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Result, Table, claim
@@ -78,7 +78,8 @@ def _direct(name: str, simd: str) -> cycle_timer.Run:
     out = kernel_bench.placed(np.zeros(shape[0] * shape[1]), np.dtype(np.float32), 2048).reshape(shape)
 
     def run(loops: int) -> float:
-        return _core.convolve(simd, name, image.ctypes.data, weights.ctypes.data, out.ctypes.data, SIDE, SIDE, loops)
+        arrays = [array.ctypes.data for array in (image, weights, out)]
+        return _measure.time_convolution(simd, name, *arrays, SIDE, SIDE, loops)
 
     run(1)
     windows = np.lib.stride_tricks.sliding_window_view(image.reshape(SIDE, SIDE).astype(np.float64), (height, width))

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Mapping
 
-from isrlu import _core
+import isrlu_lab._measure as _measure
 from isrlu_lab.measure.timer import Sample, measure_loops, ratio
 
 Run = Callable[[int], float]
@@ -23,7 +23,7 @@ def measure(contenders: Mapping[str, Run], *, full: bool) -> dict[str, Sample]:
 
 def _cycles(loops: int) -> float:
     """Seconds of so many cycles. The best of three readings: an interruption can only make the clock look slow."""
-    return loops / max(_core.clock() for _ in range(3))
+    return loops / max(_measure.clock() for _ in range(3))
 
 
 def cycles(samples: Mapping[str, Sample], name: str, elements: int) -> float:

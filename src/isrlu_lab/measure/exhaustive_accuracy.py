@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from isrlu import _core
+import isrlu_lab._measure as _measure
 from isrlu._checks import METHODS
 from isrlu_lab.environment import threads
 
@@ -62,7 +62,7 @@ def float32(
             rows = [Finding("float32", *c, quantity, alpha, 0.0, math.nan, 0.0, 0) for c in candidates]
 
             def measure_piece(piece: tuple[int, int], quantity: str = quantity, alpha: float = alpha) -> Any:
-                return piece[1], _core.sweep(candidates, "isrlu", quantity == "f'", alpha, *piece)
+                return piece[1], _measure.exhaustive_error(candidates, "isrlu", quantity == "f'", alpha, *piece)
 
             for count, results in pool.map(measure_piece, pieces):
                 rows = [_merge(row, count, *result) for row, result in zip(rows, results, strict=True)]
@@ -106,7 +106,7 @@ def float64(simd: str, samples: int) -> list[Finding]:
 def _compare(simd: str, method: str, dtype: str, quantity: str, alpha: float, x: NDArray[Any]) -> Finding:
     alpha = alpha if dtype == "float64" else float(np.float32(alpha))
     y, ones = np.empty_like(x), np.ones_like(x)
-    job = _core.Job(simd, "isrlu", method, dtype, quantity == "f'")
+    job = _measure.TimedKernel(simd, "isrlu", method, dtype, quantity == "f'")
     job.run(x.ctypes.data, ones.ctypes.data, y.ctypes.data, x.size, alpha)
     reference = _reference(quantity, x.astype(np.float64), alpha)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isrlu import _core
+import isrlu_lab._measure as _measure
 from isrlu._checks import METHODS
 from isrlu_lab.measure.timer import Sample, measure_loops
 
@@ -106,7 +106,7 @@ def job(
     simd: str, contender: Contender, size: int, *, backward: bool = False, alpha: float = 1.0
 ) -> Callable[[int], float]:
     """A contender on operands of its own, compared with float64 first: called with a number of loops, it times them."""
-    native = _core.Job(simd, contender.name, contender.method, contender.dtype, backward)
+    native = _measure.TimedKernel(simd, contender.name, contender.method, contender.dtype, backward)
     x, grad, y = _operands(contender, size)
     call = partial(native.run, x.ctypes.data, grad.ctypes.data, y.ctypes.data, size, alpha)
     call(1)
@@ -125,7 +125,7 @@ class _Holding:
 
 
 def _clock(clocks: list[float], loops: int) -> float:
-    clocks.append(_core.clock())
+    clocks.append(_measure.clock())
     return 1e-3 * loops  # a measurement of its own: no need to be timed again
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from isrlu import _core
+import isrlu_lab._measure as _measure
 from isrlu.torch import GRU, LSTM
 from isrlu_lab.measure.kernel_bench import Floats, placed
 from isrlu_lab.measure.timer import Sample, measure, measure_loops, ratio
@@ -136,9 +136,8 @@ def time_gates(simd: str, layer: str, rows: int, hidden: int, rounds: int) -> di
     results = []
     for name in ("isru", "exact"):
         new_h, new_c = (placed(np.zeros(rows * hidden), np.dtype("float32"), offset) for offset in (512, 3200))
-        kernel = _core.layer_kernel(layer, name, "float32")
         addresses = [array.ctypes.data for array in (gates, h, c, new_h, new_c)]
-        jobs[name] = partial(_core.time_gates, simd, kernel, rows, hidden, *addresses)
+        jobs[name] = partial(_measure.time_gates, simd, layer, name, rows, hidden, *addresses)
         jobs[name](1)
         expected = _oracle(
             layer, name, gates.reshape(rows, 4, hidden), h.reshape(rows, hidden), c.reshape(rows, hidden)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 import isrlu.numpy as inp
 from isrlu.bench.timer import measure, ratio
+from isrlu.testing import check, expect
 
 SIZES = (16, 1024, 262_144, 16_777_216)
 Array = NDArray[Any]
@@ -57,7 +58,7 @@ def run(
         progress(f"{size:,} elements")
         x = np.random.default_rng(0).standard_normal(size).astype(np.float32)
         y = np.empty_like(x)
-        np.testing.assert_allclose(inp.isrlu(x), formula(x, y), rtol=1e-6)
+        check(expect("isrlu", x), "numpy", f=inp.isrlu(x))
         calls = {name: (lambda f=f, x=x, y=y: f(x, y)) for name, f in CONTENDERS.items()}
         samples = measure(calls, rounds=rounds)
         for name, sample in samples.items():

@@ -88,7 +88,7 @@ def check(
     """Raise unless isrlu and isru are within the bounds that isrlu.testing has for array operations."""
     for name in ("isru", "isrlu"):
         result = np.asarray(calls[name]())
-        results = {"f": result} if direction == "forward" else {"dfdx": result, "upstream": upstream}
+        results: dict[str, Any] = {"f": result} if direction == "forward" else {"dfdx": result, "upstream": upstream}
         try:
             testing.check(testing.expect(name, x), "keras-torch", **results)
         except AssertionError as error:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import isrlu.numpy as inp
+from isrlu.bench.kernels import ends
 from isrlu.bench.timer import measure, ratio
 from isrlu.testing import check, expect
 
@@ -58,7 +59,7 @@ def run(
         progress(f"{size:,} elements")
         x = np.random.default_rng(0).standard_normal(size).astype(np.float32)
         y = np.empty_like(x)
-        check(expect("isrlu", x), "numpy", f=inp.isrlu(x))
+        check(expect("isrlu", ends(x)), "numpy", f=ends(inp.isrlu(x)))
         calls = {name: (lambda f=f, x=x, y=y: f(x, y)) for name, f in CONTENDERS.items()}
         samples = measure(calls, rounds=rounds)
         for name, sample in samples.items():

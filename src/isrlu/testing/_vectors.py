@@ -60,11 +60,12 @@ def expect(function: str, x: ArrayLike, alpha: ArrayLike = 1.0, dtype: str | Non
     with np.errstate(over="ignore", under="ignore"):  # where the result is rounded
         alpha = np.asarray(alpha).astype("float64" if dtype == "float64" else "float32").astype(np.float64)
         alpha = np.broadcast_to(alpha, x.shape)
-        f, dfdx = (of(function, x, alpha, extended=True).astype(np.float64) for of in (reference, derivative))
+        extended = dtype == "float64"  # float64's own rounding is nothing to the other dtypes
+        f, dfdx = (of(function, x, alpha, extended=extended).astype(np.float64) for of in (reference, derivative))
         if function == "isru_sigmoid":
             alpha = dfdalpha = np.full_like(x, np.nan)
         else:
-            dfdalpha = alpha_derivative(function, x, alpha, extended=True).astype(np.float64)
+            dfdalpha = alpha_derivative(function, x, alpha, extended=extended).astype(np.float64)
     return Vectors(function, dtype, alpha, x, f, dfdx, dfdalpha)
 
 

@@ -19,7 +19,7 @@ class RecurrentBounds:
 # Between two ways to one result (kernels, formula, compiled, torch.nn): of some ten steps of some hundred terms.
 RECURRENT = {
     "float64": RecurrentBounds(state=45, gradient=4500),
-    "float32": RecurrentBounds(state=17, gradient=170),
+    "float32": RecurrentBounds(state=25, gradient=170),
     "bfloat16": RecurrentBounds(state=2.6, gradient=2.6),
 }
 

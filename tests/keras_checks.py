@@ -18,6 +18,7 @@ from isrlu.testing import check, questions
 from isrlu.testing._frameworks import VJP
 
 FUNCTIONS = [isrlu, isru, isru_sigmoid]
+on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="a check of the backend torch")
 
 
 def _negative(x: np.ndarray, alpha: float) -> np.ndarray:
@@ -121,18 +122,17 @@ def test_learnable_alpha_is_learned_and_stays_positive() -> None:
     assert np.all(ops.convert_to_numpy(model.layers[0].alpha) > 0)
 
 
-if keras.backend.backend() == "torch":
+@on_torch
+@pytest.mark.parametrize("layer", [ISRLU, ISRU])
+def test_second_derivatives_with_a_tensor_as_alpha(layer) -> None:
+    import torch
 
-    @pytest.mark.parametrize("layer", [ISRLU, ISRU])
-    def test_second_derivatives_with_a_tensor_as_alpha(layer) -> None:
-        import torch
+    def penalty(activation) -> tuple[torch.Tensor, ...]:
+        x = torch.tensor([[-2.0, -0.5, 1.5]], requires_grad=True)
+        (slope,) = torch.autograd.grad(activation(x).sum(), x, create_graph=True)
+        return torch.autograd.grad(slope.square().sum(), x)
 
-        def penalty(activation) -> tuple[torch.Tensor, ...]:
-            x = torch.tensor([[-2.0, -0.5, 1.5]], requires_grad=True)
-            (slope,) = torch.autograd.grad(activation(x).sum(), x, create_graph=True)
-            return torch.autograd.grad(slope.square().sum(), x)
-
-        torch.testing.assert_close(penalty(layer(3.0, learnable=True)), penalty(layer(3.0)), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(penalty(layer(3.0, learnable=True)), penalty(layer(3.0)), rtol=1e-4, atol=1e-6)
 
 
 def test_shared_alpha_gets_the_sum_of_the_gradients() -> None:
@@ -163,19 +163,18 @@ def test_lstm_trains(size: int) -> None:
     assert losses[-1] < 0.6 * losses[0]
 
 
-if keras.backend.backend() == "torch":  # the backend whose exporter needs nothing more than PyTorch's own
-
-    def test_exported_model_runs_in_onnxruntime(tmp_path: Path) -> None:
-        onnxruntime = pytest.importorskip("onnxruntime")
-        model = keras.Sequential(
-            [keras.Input((5,)), layers.Dense(8, activation=isrlu), ISRU(3.0), layers.Dense(4), ISRLU(learnable=True)]
-        )
-        x = _data(3, 5)
-        expected = model.predict(x, verbose=0)
-        model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
-        session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
-        (actual,) = session.run(None, {session.get_inputs()[0].name: x})
-        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+@on_torch  # the backend whose exporter needs nothing more than PyTorch's own
+def test_exported_model_runs_in_onnxruntime(tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model = keras.Sequential(
+        [keras.Input((5,)), layers.Dense(8, activation=isrlu), ISRU(3.0), layers.Dense(4), ISRLU(learnable=True)]
+    )
+    x = _data(3, 5)
+    expected = model.predict(x, verbose=0)
+    model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    (actual,) = session.run(None, {session.get_inputs()[0].name: x})
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("alpha", [-1, math.nan, math.inf])

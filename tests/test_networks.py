@@ -79,11 +79,22 @@ def test_dropout_keeps_with_pkeep() -> None:
 
 
 def test_learnable_alpha_is_one_parameter_per_layer() -> None:
-    network = networks.build(1, "isrlu", 3.0, learnable=True)
+    network = networks.build(1, "isrlu", 3.0, learnable=True, pkeep=1.0)
     names = [name for name, parameter in network.named_parameters() if name.endswith("alpha")]
     assert len(names) == 4
-    network(torch.rand(4, 1, 28, 28)).sum().backward()
-    assert all(network.get_parameter(name).grad is not None for name in names)
+    network.double()
+    images = torch.rand(4, 1, 28, 28, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    loss = lambda: network(images).square().sum()  # noqa: E731
+    loss().backward()
+    step = 1e-5
+    for name in names:
+        parameter = network.get_parameter(name)
+        with torch.no_grad():
+            above = (parameter.add_(step), loss())[1]
+            below = (parameter.sub_(2 * step), loss())[1]
+            parameter.add_(step)
+        quotient = (above - below).item() / (2 * step)  # whose own error is of the order of step^2
+        assert parameter.grad.item() == pytest.approx(quotient, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isrlu.testing import BOUNDS, DTYPES, FORMATS, FUNCTIONS, assert_ulps, check, load, ulp, ulp_error
+from isrlu._checks import METHODS
+from isrlu.testing import (
+    BOUNDS,
+    DTYPES,
+    EVALUATORS,
+    FORMATS,
+    FUNCTIONS,
+    _oracle,
+    alpha_derivative,
+    assert_ulps,
+    bounds,
+    check,
+    check_recurrent,
+    derivative,
+    expect,
+    load,
+    recurrent_step,
+    reference,
+    ulp,
+    ulp_error,
+)
 
 ROOT = Path(__file__).parent.parent
 
@@ -85,7 +105,7 @@ def test_check_accepts_the_rounded_truth_and_nothing_else(function: str, dtype: 
     for wrong in (np.nan, 0.25):
         changed = truth.copy()
         changed[np.flatnonzero(vectors.x == -0.5)[0]] = wrong
-        with pytest.raises(AssertionError, match=f"jax, {function}, f: 1 of"):
+        with pytest.raises(AssertionError, match=f"jax, {function} full, f: 1 of"):
             check(vectors, "jax", f=changed)
     with pytest.raises(ValueError, match="unknown quantity 'y'"):
         check(vectors, "jax", y=truth)
@@ -137,8 +157,97 @@ def test_script_reproduces_the_committed_vectors(tmp_path: Path) -> None:
     assert (tmp_path / "vectors.csv").read_bytes() == committed.read_bytes()
 
 
+@pytest.mark.parametrize("extended", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_oracle_knows_the_vectors(function: str, dtype: str, extended: bool) -> None:
+    """All corner cases too: in float64 to its own roundings, extended to the one of the vectors."""
+    vectors = load(function, dtype)
+    alpha = np.nan_to_num(vectors.alpha, nan=1.0)
+    found = {"f": reference, "dfdx": derivative} | (
+        {"dfdalpha": alpha_derivative} if function != "isru_sigmoid" else {}
+    )
+    for quantity, oracle in found.items():
+        y = oracle(function, vectors.x, alpha, extended=extended)
+        assert y.dtype == (np.longdouble if extended else np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            y = y.astype(np.float64)
+        assert_ulps(y, getattr(vectors, quantity), "float64", 1 if extended else 8, signs=quantity == "f")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_oracle_without_long_double(function: str) -> None:
+    pytest.importorskip("mpmath")
+    vectors = load(function, "float64")
+    vectors = vectors[np.arange(len(vectors)) % 5 == 0]
+    alpha = np.nan_to_num(vectors.alpha, nan=1.0)
+    for quantity in ("f", "dfdx") + (() if function == "isru_sigmoid" else ("dfdalpha",)):
+        y = _oracle._by_mpmath(quantity, function, vectors.x, alpha)
+        finite = np.isfinite(vectors.x)
+        np.testing.assert_array_equal(y[finite], getattr(vectors, quantity)[finite])
+        assert_ulps(y, getattr(vectors, quantity), "float64", 8)
+
+
+def test_the_oracle_of_rsqrt_and_of_what_it_does_not_know() -> None:
+    assert reference("rsqrt", [4.0, 0.0]).tolist() == [0.5, math.inf]
+    assert float(derivative("rsqrt", 4.0)) == -1 / 16
+    with pytest.raises(ValueError, match="the oracle has no f of 'relu': known are isrlu, isru, isru_sigmoid, rsqrt"):
+        reference("relu", 1.0)
+
+
+@pytest.mark.parametrize("gates", ["isru", "exact"])
+def test_the_oracle_of_recurrent_layers(gates: str) -> None:
+    """At arguments where every gate is open or shut, a step can be read off."""
+    shut, free = -1e200, 1e200
+    h, c = np.array([[0.25]]), np.array([[3.0]])
+    keep, forget = np.array([[[shut], [free], [0.0], [free]]]), np.array([[[free], [shut], [0.0], [shut]]])
+    squash = 3 / math.sqrt(10) if gates == "isru" else math.tanh(3)
+    assert [float(each[0, 0]) for each in recurrent_step("LSTM", gates, keep, h, c)] == pytest.approx([squash, 3])
+    assert [float(each[0, 0]) for each in recurrent_step("LSTM", gates, forget, h, c)] == pytest.approx([0, 0])
+    stay, new = np.array([[[9.0], [shut], [free], [9.0]]]), np.array([[[7.0], [shut], [shut], [3.0]]])
+    assert float(recurrent_step("GRU", gates, stay, h, c)[0][0, 0]) == pytest.approx(0.25)
+    assert float(recurrent_step("GRU", gates, new, h, c)[0][0, 0]) == pytest.approx(squash)
+
+
 def test_every_bound_is_a_number_of_ulps() -> None:
-    for table in BOUNDS.values():
-        for dtype, bounds in table.items():
-            assert dtype in DTYPES
-            assert min(bounds.f, bounds.dfdx, bounds.dfdalpha) >= 0.5
+    assert {framework for framework, _ in BOUNDS} == set(EVALUATORS) | {"torch formula"}
+    for framework, function in BOUNDS:
+        for dtype in DTYPES:
+            found = bounds(framework, function, dtype)
+            assert 0.5 <= found.f < 8 and 0.5 <= found.dfdx <= 12 and not found.dfdalpha < 8
+
+
+def test_each_method_has_its_own_bound() -> None:
+    """In ulps of float32, by SSE2: kinney's would not hold for any other, and no estimate's for what is refined."""
+    f = {method: bounds("numpy", "isrlu", "float32", method, simd="sse2").f for method in METHODS}
+    assert f["full"] < f["ieee"] == pytest.approx(f["newton2"]) and f["ieee"] < f["newton1"] < 10
+    assert 4000 < f["table"] < f["approx"] < f["kinney"] < 30_000
+    assert bounds("torch", "isrlu", "bfloat16", "approx", simd="avx512").f < 0.52
+    for arguments, message in (
+        (("jax", "isrlu", "float32", "approx"), "jax has no method 'approx': it has full alone"),
+        (("numpy", "isru_sigmoid", "float32", "kinney"), "isru_sigmoid by 'kinney' has no bound in ulps"),
+        (("numpy", "isrlu", "float32", "fast"), "unknown method 'fast': known are full, approx"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bounds(*arguments)
+
+
+def test_expected_values_of_inputs_of_ones_own() -> None:
+    vectors = expect("isrlu", np.float32([[-1, 2], [-3, -0.0]]), 0.1)
+    assert vectors.dtype == "float32" and vectors.f.shape == (2, 2) and vectors.alpha[0, 0] == np.float32(0.1)
+    check(vectors, "numpy", f=vectors.f.astype(np.float32))
+    with pytest.raises(AssertionError, match="numpy, isrlu full, f: 1 of 4 float32 results"):
+        check(vectors, "numpy", f=vectors.f * [[1.000_001, 1], [1, 1]])
+    with pytest.raises(ValueError, match="no true values for 'isrlu' in 'int64'"):
+        expect("isrlu", np.arange(3))
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, 1.0 + 1e-5])
+def test_recurrent_assertion_fails_for_a_wrong_answer(wrong: float) -> None:
+    check_recurrent([1.0, 1.0], [1.0, 1.0 + 1e-6], "float32")
+    check_recurrent([], [], "float32")
+    check_recurrent([1.0, 1.0], [1.0, 1.0 + 1e-5], "float32", "gradient")
+    with pytest.raises(AssertionError, match="a float32 state is off by"):
+        check_recurrent([wrong, 1.0], [1.0, 1.0], "float32")
+    with pytest.raises(AssertionError, match="shape"):
+        check_recurrent([1.0], [1.0, 1.0], "float32")

@@ -128,6 +128,7 @@ class Activated(Dataset):
         return it.isrlu(torch.full((70_000,), -float(index)))
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")  # torch's own, on one core
 def test_data_loader_workers_that_fork() -> None:
     it.isrlu(torch.randn(1_000_000))  # the thread pool exists before the fork
     rows = torch.cat(list(DataLoader(Activated(), batch_size=2, num_workers=2, multiprocessing_context="fork")))

@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 from isrlu._missing import install_hint
-from isrlu.testing._bounds import BOUNDS, judged
+from isrlu.testing._bounds import bounds, judged
 from isrlu.testing._frameworks import EVALUATORS, evaluate, questions
 from isrlu.testing._ulps import ulp_error
 from isrlu.testing._vectors import DTYPES, FUNCTIONS, QUANTITIES
@@ -30,7 +30,7 @@ def measure(framework: str) -> Errors:
         for dtype in DTYPES:
             vectors = questions(framework, function, dtype)
             for quantity, actual in evaluate(framework, vectors).items() if len(vectors) else ():
-                rules = judged(vectors, quantity, flush=BOUNDS[framework, "full"][dtype].flush)
+                rules = judged(vectors, quantity, flush=bounds(framework, function, dtype).flush)
                 error = ulp_error(actual, getattr(vectors, quantity), **rules).max()
                 errors.setdefault(function, {}).setdefault(dtype, {})[quantity] = float(error)
     return errors

@@ -1,6 +1,7 @@
 """Errors in units in the last place, and the one assertion by which every framework is judged."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,16 +42,16 @@ def ulp(value: ArrayLike, dtype: str) -> NDArray[np.float64]:
     True
     """
     form = FORMATS[dtype]
-    magnitude = np.clip(np.abs(np.asarray(value, np.float64)), form.smallest_normal, form.largest)
+    magnitude = np.clip(np.abs(_wide(value)), form.smallest_normal, form.largest)
     return np.ldexp(1.0, np.frexp(magnitude)[1] - form.digits)
 
 
 def ulp_error(
     actual: ArrayLike, true: ArrayLike, dtype: str, *, signs: bool = False, flush: bool = False
 ) -> NDArray[np.float64]:
-    """|actual - true| / ulp(true), element by element, for `actual` of `dtype` and `true` in float64.
+    """|actual - true| / ulp(true), element by element, for `actual` of `dtype` and `true` in float64 or long double.
 
-    Correct rounding is an error of at most 0.5 (1 in float64, whose true values are themselves rounded). An infinity
+    Correct rounding is an error of at most 0.5 (1 in float64 if the true values are rounded to it). An infinity
     counts as the number after the largest one. Two NaN agree, one NaN is an infinite error. With `signs` a wrong sign
     is one too, even on a zero. `flush` forgives a zero where the true value is smaller than every normal number.
 
@@ -58,7 +59,7 @@ def ulp_error(
     2.0
     """
     form = FORMATS[dtype]
-    actual, true = np.broadcast_arrays(np.asarray(actual, np.float64), np.asarray(true, np.float64))
+    actual, true = np.broadcast_arrays(_wide(actual), _wide(true))
     unit = ulp(true, dtype)
     overflows = np.abs(true) - form.largest >= unit / 2
     with np.errstate(invalid="ignore", over="ignore"):
@@ -68,7 +69,15 @@ def ulp_error(
         error = np.where((actual == 0) & (np.abs(true) < form.smallest_normal), 0.0, error)
     if signs:
         error = np.where(np.signbit(actual) == np.signbit(true), error, np.inf)
-    return np.where(np.isnan(actual) | np.isnan(true), np.where(np.isnan(actual) & np.isnan(true), 0.0, np.inf), error)
+    both = np.isnan(actual) & np.isnan(true)
+    error = np.where(np.isnan(actual) | np.isnan(true), np.where(both, 0.0, np.inf), error)
+    return error.astype(np.float64)
+
+
+def _wide(value: ArrayLike) -> NDArray[Any]:
+    """As long double if it is, else as float64."""
+    array = np.asarray(value)
+    return array if array.dtype == np.longdouble else array.astype(np.float64)
 
 
 def assert_ulps(

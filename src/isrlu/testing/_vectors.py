@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from isrlu.testing._oracle import alpha_derivative, derivative, reference
 
 FUNCTIONS = ("isrlu", "isru", "isru_sigmoid")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -41,6 +43,30 @@ class Vectors:
         """The vectors of one alpha after the other, for functions that take alpha as a number."""
         for alpha in np.unique(self.alpha):
             yield float(alpha), self[np.isnan(self.alpha) if np.isnan(alpha) else self.alpha == alpha]
+
+
+def expect(function: str, x: ArrayLike, alpha: ArrayLike = 1.0, dtype: str | None = None) -> Vectors:
+    """What the oracle says of inputs of your own, of any shape. `dtype` is that of x unless given.
+
+    As the frameworks do, it takes alpha in float32 unless the dtype is float64.
+
+    >>> expect("isrlu", [-1.0, 2.0], 3.0).f.tolist()
+    [-0.5, 2.0]
+    """
+    dtype = dtype or np.asarray(x).dtype.name
+    if function not in FUNCTIONS or dtype not in DTYPES:
+        raise ValueError(f"no true values for {function!r} in {dtype!r}: there are {FUNCTIONS} in {DTYPES}")
+    x = np.asarray(x).astype(np.float64)
+    with np.errstate(over="ignore", under="ignore"):  # where the result is rounded
+        alpha = np.asarray(alpha).astype("float64" if dtype == "float64" else "float32").astype(np.float64)
+        alpha = np.broadcast_to(alpha, x.shape)
+        extended = dtype == "float64"  # float64's own rounding is nothing to the other dtypes
+        f, dfdx = (of(function, x, alpha, extended=extended).astype(np.float64) for of in (reference, derivative))
+        if function == "isru_sigmoid":
+            alpha = dfdalpha = np.full_like(x, np.nan)
+        else:
+            dfdalpha = alpha_derivative(function, x, alpha, extended=extended).astype(np.float64)
+    return Vectors(function, dtype, alpha, x, f, dfdx, dfdalpha)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import isrlu_lab._measure as _measure
 from isrlu._checks import METHODS
+from isrlu.testing import derivative, reference, ulp_error
 from isrlu_lab.environment import threads
 
 ALPHAS = (1.0, 3.0, 0.1)
@@ -108,45 +109,13 @@ def _compare(simd: str, method: str, dtype: str, quantity: str, alpha: float, x:
     y, ones = np.empty_like(x), np.ones_like(x)
     job = _measure.TimedKernel(simd, "isrlu", method, dtype, quantity == "f'")
     job.run(x.ctypes.data, ones.ctypes.data, y.ctypes.data, x.size, alpha)
-    reference = _reference(quantity, x.astype(np.float64), alpha)
+    exact = (reference if quantity == "f" else derivative)("isrlu", x.astype(np.float64), alpha, extended=True)
+    errors = ulp_error(y, exact, dtype)
     with np.errstate(invalid="ignore", over="ignore"):
-        errors = np.abs(y.astype(reference.dtype) - reference) / _ulp(reference, y.dtype)
-        correct = float(np.mean(reference.astype(np.float64).astype(y.dtype) == y))
-    errors = np.where(np.isfinite(reference), errors, 0)
+        correct = float(np.mean(exact.astype(np.float64).astype(y.dtype) == y))
     worst = int(np.argmax(errors))
     inputs = x.size
     return Finding(dtype, simd, method, quantity, alpha, float(errors[worst]), float(x[worst]), correct, inputs)
-
-
-def _reference(quantity: str, x: NDArray[np.float64], alpha: float) -> NDArray[Any]:
-    """f or f' with more bits than float64 has: long double where that is wider, else mpmath."""
-    if np.finfo(np.longdouble).nmant > 60:
-        wide = x.astype(np.longdouble)
-        # The square of a float64 fits into a long double's range: no limit is needed, but at infinity itself.
-        root = 1 / np.sqrt(1 + np.longdouble(alpha) * wide * wide)
-        with np.errstate(invalid="ignore"):
-            rooted = np.where(np.isinf(wide), np.copysign(1 / np.sqrt(np.longdouble(alpha)), wide), wide * root)
-        return np.where(x < 0, rooted if quantity == "f" else root**3, wide if quantity == "f" else 1)
-    import mpmath
-
-    def exact(value: float) -> Any:
-        if value >= 0:
-            return mpmath.mpf(value if quantity == "f" else 1)
-        root = 1 / mpmath.sqrt(1 + mpmath.mpf(alpha) * mpmath.mpf(value) ** 2)
-        return mpmath.mpf(value) * root if quantity == "f" else root**3
-
-    with mpmath.workprec(200):
-        return np.array([np.longdouble(mpmath.nstr(exact(float(value)), 40)) for value in x])
-
-
-def _ulp(reference: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """Distance between the numbers of `dtype` around each reference value."""
-    import ml_dtypes
-
-    info = ml_dtypes.finfo(dtype)
-    _, exponent = np.frexp(np.abs(reference))
-    lowest = int(np.log2(float(info.smallest_normal))) if dtype != np.float64 else -1022
-    return np.ldexp(np.longdouble(1), np.maximum(exponent - 1, lowest) - info.nmant)
 
 
 def markdown(findings: list[Finding]) -> str:

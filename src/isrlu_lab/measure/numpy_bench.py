@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import isrlu.numpy as inp
+from isrlu.testing import check, expect
+from isrlu_lab.measure.kernel_bench import ends
 from isrlu_lab.measure.timer import measure, ratio
 
 SIZES = (16, 1024, 262_144, 16_777_216)
@@ -57,7 +59,7 @@ def run(
         progress(f"{size:,} elements")
         x = np.random.default_rng(0).standard_normal(size).astype(np.float32)
         y = np.empty_like(x)
-        np.testing.assert_allclose(inp.isrlu(x), formula(x, y), rtol=1e-6)
+        check(expect("isrlu", ends(x)), "numpy", f=ends(inp.isrlu(x)))
         calls = {name: (lambda f=f, x=x, y=y: f(x, y)) for name, f in CONTENDERS.items()}
         samples = measure(calls, rounds=rounds)
         for name, sample in samples.items():

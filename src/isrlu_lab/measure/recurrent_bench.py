@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 import isrlu_lab._measure as _measure
+from isrlu.testing import check_recurrent, recurrent_step
 from isrlu.torch import GRU, LSTM
-from isrlu_lab.measure.kernel_bench import Floats, placed
+from isrlu_lab.measure.kernel_bench import placed
 from isrlu_lab.measure.timer import Sample, measure, measure_loops, ratio
 from isrlu_lab.measure.torch_bench import using_threads
 
@@ -129,34 +130,29 @@ def run_gates(
 
 def time_gates(simd: str, layer: str, rows: int, hidden: int, rounds: int) -> dict[str, Sample]:
     """Seconds per call with ISRU and with exact gates; each is compared with float64 first."""
-    random = np.random.default_rng(0)
-    gates = placed(2 * random.standard_normal(rows * 4 * hidden), np.dtype("float32"), 0)
-    h, c = (placed(random.standard_normal(rows * hidden), np.dtype("float32"), offset) for offset in (1344, 2688))
-    jobs: dict[str, Callable[[int], float]] = {}
-    results = []
-    for name in ("isru", "exact"):
-        new_h, new_c = (placed(np.zeros(rows * hidden), np.dtype("float32"), offset) for offset in (512, 3200))
-        addresses = [array.ctypes.data for array in (gates, h, c, new_h, new_c)]
-        jobs[name] = partial(_measure.time_gates, simd, layer, name, rows, hidden, *addresses)
-        jobs[name](1)
-        expected = _oracle(
-            layer, name, gates.reshape(rows, 4, hidden), h.reshape(rows, hidden), c.reshape(rows, hidden)
+    calls = {name: gates_call(simd, layer, name, rows, hidden) for name in ("isru", "exact")}
+    return measure_loops(calls, rounds=rounds)
+
+
+class gates_call:
+    """The gates' kernel on arrays of its own, whose states are compared with float64 first: called, it times loops."""
+
+    def __init__(self, simd: str, layer: str, gates: str, rows: int, hidden: int) -> None:
+        random = np.random.default_rng(0)
+        float32 = np.dtype("float32")
+        arguments = placed(2 * random.standard_normal(rows * 4 * hidden), float32, 0)
+        h, c = (placed(random.standard_normal(rows * hidden), float32, offset) for offset in (1344, 2688))
+        new_h, new_c = (placed(np.zeros(rows * hidden), float32, offset) for offset in (512, 3200))
+        self.arrays = (arguments, h, c, new_h, new_c)  # the kernels know addresses only
+        addresses = [each.ctypes.data for each in self.arrays]
+        self.call = partial(_measure.time_gates, simd, layer, gates, rows, hidden, *addresses)
+        self.call(1)
+        self.expected = recurrent_step(
+            layer, gates, arguments.reshape(rows, 4, hidden), h.reshape(rows, hidden), c.reshape(rows, hidden)
         )
-        np.testing.assert_allclose(new_h.reshape(rows, hidden), expected, rtol=0, atol=2e-6)
-        results.append((new_h, new_c))  # the kernels know addresses only
-    return measure_loops(jobs, rounds=rounds)
+        check_recurrent(new_h.reshape(rows, hidden), self.expected[0], "float32")
+        if layer == "LSTM":
+            check_recurrent(new_c.reshape(rows, hidden), self.expected[1], "float32")
 
-
-def _oracle(layer: str, gates: str, arguments: Floats, h: Floats, c: Floats) -> Floats:
-    """h' in float64, as in the formula."""
-    h, c = h.astype(np.float64), c.astype(np.float64)
-    first, second, third, fourth = np.moveaxis(arguments.astype(np.float64), 1, 0)
-    if gates == "isru":
-        tanh = lambda x: x / np.sqrt(1 + x * x)  # noqa: E731
-        sigmoid = lambda x: (1 + tanh(x / 2)) / 2  # noqa: E731
-    else:
-        tanh, sigmoid = np.tanh, lambda x: 1 / (1 + np.exp(-x))
-    if layer == "LSTM":
-        return sigmoid(fourth) * tanh(sigmoid(second) * c + sigmoid(first) * tanh(third))
-    z = sigmoid(third)
-    return (1 - z) * tanh(fourth + sigmoid(second) * first) + z * h
+    def __call__(self, loops: int) -> float:
+        return self.call(loops)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import isrlu.torch as it
+from isrlu import testing
 from isrlu_lab.measure.timer import measure, ratio
 
 SIZES = (16, 256, 4096, 65_536, 262_144, 4_194_304, 16_777_216)
@@ -43,13 +44,15 @@ CONTENDERS: dict[str, Any] = {
     "isru": it.isru,
     "isru_sigmoid": it.isru_sigmoid,
 }
-# Float64 references; PyTorch's own functions are theirs.
-ORACLES: dict[str, Function] = {
-    "formula compiled": paper,
-    "isrlu": paper,
-    "isrlu approx": paper,
-    "isru": lambda x: x * torch.rsqrt(1 + x * x),
-    "isru_sigmoid": lambda x: 0.5 + 0.25 * x * torch.rsqrt(1 + x * x / 4),
+# What is held to isrlu.testing's oracle: its function, and its method where the kernels compute it. PyTorch's own
+# functions are compared with themselves in float64.
+HELD: dict[str, tuple[str, str | None]] = {
+    "formula": ("isrlu", None),
+    "formula compiled": ("isrlu", None),
+    "isrlu": ("isrlu", "full"),
+    "isrlu approx": ("isrlu", "approx"),
+    "isru": ("isru", "full"),
+    "isru_sigmoid": ("isru_sigmoid", "full"),
 }
 
 
@@ -121,16 +124,26 @@ def forward_and_backward(f: Function, size: int) -> Callable[[], object]:
 
 
 def check(name: str, f: Function) -> None:
-    """Raise unless f and its gradient agree with float64."""
+    """Raise unless f and its gradient agree with the oracle, or with float64 where f is PyTorch's own."""
     x = torch.randn(10_000, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    exact = x.detach().double().requires_grad_()
-    y, expected = f(x), ORACLES.get(name, f)(exact)
+    y = f(x)
     y.backward(torch.ones_like(y))
-    expected.backward(torch.ones_like(expected))
-    tolerance = 2e-3 if "approx" in name else 1e-5
-    assert x.grad is not None and exact.grad is not None
-    for got, want in ((y.detach(), expected.detach()), (x.grad, exact.grad)):
-        torch.testing.assert_close(got, want.float(), rtol=tolerance, atol=1e-6, msg=lambda text: f"{name}: {text}")
+    assert x.grad is not None
+    if name in HELD:
+        function, method = HELD[name]
+        vectors = testing.expect(function, x.detach().numpy())
+        if method:
+            try:
+                return testing.check(vectors, "torch", method, f=y.detach(), dfdx=x.grad)
+            except AssertionError as error:
+                raise AssertionError(f"{name}: {error}") from None
+        expected, slope = torch.from_numpy(vectors.f), torch.from_numpy(vectors.dfdx)
+    else:
+        exact = x.detach().double().requires_grad_()
+        expected = f(exact)
+        (slope,) = torch.autograd.grad(expected, exact, torch.ones_like(expected))
+    for got, want in ((y.detach(), expected.detach()), (x.grad, slope)):
+        torch.testing.assert_close(got, want.float(), rtol=1e-5, atol=1e-6, msg=lambda text: f"{name}: {text}")
 
 
 @contextmanager

@@ -1,0 +1,46 @@
+"""One epoch as a rank of torchrun, or alone: `torchrun_program.py FOLDER` stores what the rank saw as FOLDER/RANK.pt.
+
+Everything is in float64, and the activation is smooth: what is equal by construction is then equal to rounding.
+"""
+
+import sys
+
+import torch
+from isrlu.paper.mnist import distributed, train
+from isrlu.paper.mnist.spec import Spec
+from isrlu.paper.runs.arrays import Arrays
+from mnist_program import small_data
+from torch import Tensor
+
+SPEC = Spec(activation="isrlu", width=16, epochs=1, batch=50, pkeep=1.0, data="small")
+
+
+class Recorded(train._Run):
+    """A run that notes its share of each batch, and the gradient of the first."""
+
+    def __init__(self, arrays: Arrays, ranks: distributed.Ranks) -> None:
+        super().__init__(SPEC, arrays, ranks)
+        self.shares: list[Tensor] = []
+        self.gradient: list[Tensor] = []
+
+    def _train_step(self, images: Tensor, labels: Tensor) -> Tensor:
+        self.shares.append(images.clone())
+        loss = super()._train_step(images, labels)
+        if not self.gradient:
+            self.gradient = [parameter.grad.clone() for parameter in self.network.parameters()]
+        return loss
+
+
+def main(folder: str) -> None:
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    arrays = Arrays(small_data())
+    arrays.train, arrays.test = ((images.double(), labels) for images, labels in (arrays.train, arrays.test))
+    run = Recorded(arrays, distributed.Ranks.of_torchrun())
+    run.one_epoch(None)
+    torch.save({"shares": run.shares, "gradient": run.gradient}, f"{folder}/{run.ranks.rank}.pt")
+    distributed.finish()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -6,16 +6,17 @@ Everything is in float64, and the activation is smooth: what is equal by constru
 import sys
 
 import torch
-from isrlu.paper.mnist import distributed, train
-from isrlu.paper.mnist.spec import Spec
-from isrlu.paper.runs.arrays import Arrays
 from mnist_program import small_data
 from torch import Tensor
+
+from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.mnist import distributed, train_mnist
+from isrlu_lab.training.mnist.mnist_spec import Spec
 
 SPEC = Spec(activation="isrlu", width=16, epochs=1, batch=50, pkeep=1.0, data="small")
 
 
-class Recorded(train._Run):
+class Recorded(train_mnist._Run):
     """A run that notes its share of each batch, and the gradient of the first."""
 
     def __init__(self, arrays: Arrays, ranks: distributed.Ranks) -> None:

@@ -12,7 +12,8 @@
 namespace isrlu {
 namespace {
 
-constexpr std::size_t chunk = 1024;  // elements of a buffer on the stack, and those that are summed before float64 takes over
+constexpr std::size_t chunk =
+    1024;  // elements of a buffer on the stack, and those that are summed before float64 takes over
 
 // Whether two batches at a time serve: see read_both.
 template <class V, class... P> constexpr bool in_pairs = !is_scalar<V> && (std::is_same_v<P, bfloat16> && ...);
@@ -37,7 +38,8 @@ template <class V> struct Portion<V, true> {
 //
 // 16-bit types are read one portion ahead and written one portion behind, so that what converts them does not wait for the formula in the CPU's queues
 // (float16 0.228 and 0.207 ns an element on Zen 3). Where nothing is converted that gains nothing, and costs ReLU and approx a third.
-template <class V, class F, class T, class... P> [[gnu::flatten, gnu::noinline]] void batches(F f, std::size_t n, T* dst, const P*... src)
+template <class V, class F, class T, class... P>
+[[gnu::flatten, gnu::noinline]] void batches(F f, std::size_t n, T* dst, const P*... src)
 {
     using S = Portion<V, in_pairs<V, T, P...>>;
     constexpr std::size_t size = portion<V, T, P...>;
@@ -89,7 +91,10 @@ template <class S, class Isa> struct Loops {
     static const S* in(const void* p) { return static_cast<const S*>(p); }
     static S* out(void* p) { return static_cast<S*>(p); }
     static Alpha<V> alpha(double a) { return Alpha<V>(V(static_cast<T>(a))); }
-    static bool is_plain(double a) { return static_cast<T>(a) > 0 && static_cast<T>(a) < std::numeric_limits<T>::infinity(); }
+    static bool is_plain(double a)
+    {
+        return static_cast<T>(a) > 0 && static_cast<T>(a) < std::numeric_limits<T>::infinity();
+    }
 
     // One alpha as many, for loops that take one per lane.
     struct Repeated {
@@ -113,7 +118,8 @@ template <class S, class Isa> struct Loops {
 
     template <class K> static void map_lanes(const void* src, void* dst, std::size_t n, const void* alphas)
     {
-        map<V>([](V x, V a) { return K::template at<Alphas::lanes>(x, Alpha<V>(a)); }, n, out(dst), in(src), static_cast<const T*>(alphas));
+        map<V>([](V x, V a) { return K::template at<Alphas::lanes>(x, Alpha<V>(a)); }, n, out(dst), in(src),
+               static_cast<const T*>(alphas));
     }
     template <class K, Alphas A> static void map_same(const void* src, void* dst, std::size_t n, Alpha<V> a)
     {
@@ -126,7 +132,8 @@ template <class S, class Isa> struct Loops {
         else if (is_plain(a)) map_same<K, Alphas::one>(src, dst, n, alpha(a));
         else {
             const Repeated alphas(a, n);
-            for (std::size_t i = 0; i < n; i += chunk) map_lanes<K>(in(src) + i, out(dst) + i, std::min(chunk, n - i), alphas.values);
+            for (std::size_t i = 0; i < n; i += chunk)
+                map_lanes<K>(in(src) + i, out(dst) + i, std::min(chunk, n - i), alphas.values);
         }
     }
 
@@ -137,10 +144,15 @@ template <class S, class Isa> struct Loops {
     };
     template <Function F> struct FromOutput {
         static constexpr Function function = F;
-        template <Alphas A> static V at(V y, V grad, Alpha<V> a, V& f) { return f = y, backward_from_output<F, A>(y, grad, a); }
+        template <Alphas A> static V at(V y, V grad, Alpha<V> a, V& f)
+        {
+            return f = y, backward_from_output<F, A>(y, grad, a);
+        }
     };
 
-    template <class K> static void backward_lanes(const void* saved, const void* grad_out, void* grad_in, std::size_t n, const void* alphas, void* alpha_grads)
+    template <class K>
+    static void backward_lanes(const void* saved, const void* grad_out, void* grad_in, std::size_t n,
+                               const void* alphas, void* alpha_grads)
     {
         const T* each = static_cast<const T*>(alphas);
         if (alpha_grads) {  // first, because grad_in may be saved or grad_out
@@ -159,7 +171,8 @@ template <class S, class Isa> struct Loops {
         map<V>(gradient, n, out(grad_in), in(saved), in(grad_out), each);
     }
 
-    template <class K, Alphas A> static void backward_same(const void* saved, const void* grad_out, void* grad_in, std::size_t n, Alpha<V> a)
+    template <class K, Alphas A>
+    static void backward_same(const void* saved, const void* grad_out, void* grad_in, std::size_t n, Alpha<V> a)
     {
         const auto gradient = [a](V s, V grad) {
             V unused;
@@ -167,7 +180,9 @@ template <class S, class Isa> struct Loops {
         };
         map<V>(gradient, n, out(grad_in), in(saved), in(grad_out));
     }
-    template <class K> static void backward_one(const void* saved, const void* grad_out, void* grad_in, std::size_t n, double a, double* alpha_grad)
+    template <class K>
+    static void backward_one(const void* saved, const void* grad_out, void* grad_in, std::size_t n, double a,
+                             double* alpha_grad)
     {
         if constexpr (!has_alpha(K::function)) backward_same<K, Alphas::unit>(saved, grad_out, grad_in, n, alpha(1));
         else if (!alpha_grad && a == 1) backward_same<K, Alphas::unit>(saved, grad_out, grad_in, n, alpha(1));
@@ -177,7 +192,8 @@ template <class S, class Isa> struct Loops {
             for (std::size_t i = 0; i < n; i += chunk) {
                 T sums[chunk] = {};
                 const std::size_t count = std::min(chunk, n - i);
-                backward_lanes<K>(in(saved) + i, in(grad_out) + i, out(grad_in) + i, count, alphas.values, alpha_grad ? sums : nullptr);
+                backward_lanes<K>(in(saved) + i, in(grad_out) + i, out(grad_in) + i, count, alphas.values,
+                                  alpha_grad ? sums : nullptr);
                 if (alpha_grad) *alpha_grad += static_cast<double>(std::accumulate(sums, sums + count, 0.0));
             }
         }

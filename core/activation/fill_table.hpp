@@ -9,10 +9,18 @@
 namespace isrlu {
 namespace {
 
-template <Type> struct stored { using type = float; };
-template <> struct stored<Type::float64> { using type = double; };
-template <> struct stored<Type::float16> { using type = float16; };
-template <> struct stored<Type::bfloat16> { using type = bfloat16; };
+template <Type> struct stored {
+    using type = float;
+};
+template <> struct stored<Type::float64> {
+    using type = double;
+};
+template <> struct stored<Type::float16> {
+    using type = float16;
+};
+template <> struct stored<Type::bfloat16> {
+    using type = bfloat16;
+};
 
 template <class L, Function F, Method M> constexpr Activation activation()
 {
@@ -20,7 +28,7 @@ template <class L, Function F, Method M> constexpr Activation activation()
     using Slope = typename L::template Slope<F, M>;
     using In = typename L::template FromInput<F, M>;
     using Out = typename L::template FromOutput<F>;
-    Activation a{L::template map_one<Value>, nullptr, L::template map_one<Slope>, nullptr,
+    Activation a{L::template map_one<Value>,   nullptr, L::template map_one<Slope>,    nullptr,
                  L::template backward_one<In>, nullptr, L::template backward_one<Out>, nullptr};
     if constexpr (has_alpha(F)) {
         a.forward_lanes = L::template map_lanes<Value>;

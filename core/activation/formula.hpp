@@ -45,7 +45,8 @@ template <Alphas A, class V> V times(Alpha<V> a, V x) { return A == Alphas::unit
 
 template <Function F, class V> V within_limit(V x, Alpha<V> a)
 {
-    return F == Function::isrlu ? at_least(-a.limit, x) : at_most(a.limit, at_least(-a.limit, x));  // ISRLU's positive side takes no root
+    return F == Function::isrlu ? at_least(-a.limit, x)
+                                : at_most(a.limit, at_least(-a.limit, x));  // ISRLU's positive side takes no root
 }
 
 // 1 + alpha x^2
@@ -82,7 +83,8 @@ template <Function F, Alphas A, class V> V unless_identity(V x, V alpha, V ident
 {
     const V zero = constant<V>(0);
     if constexpr (F == Function::isrlu && A != Alphas::lanes) return select(x >= zero, identity, rooted);
-    else if constexpr (F == Function::isrlu) return select((x >= zero) | ((alpha == zero) & (x == x)), identity, rooted);
+    else if constexpr (F == Function::isrlu)
+        return select((x >= zero) | ((alpha == zero) & (x == x)), identity, rooted);
     else if constexpr (A == Alphas::lanes) return select((alpha == zero) & (x == x), identity, rooted);
     else return rooted;
 }
@@ -93,7 +95,8 @@ template <Function F, Method M, Alphas from, class V> V forward(V x, Alpha<V> al
 {
     constexpr Alphas A = source<F, from>;
     const Alpha<V> a = own<F>(alpha);
-    if constexpr (F == Function::isrlu && A != Alphas::lanes) return at_least(isru<M, A>(negative_within(a.limit, x), a), x);
+    if constexpr (F == Function::isrlu && A != Alphas::lanes)
+        return at_least(isru<M, A>(negative_within(a.limit, x), a), x);
     const V y = isru<M, A>(within_limit<F>(x, a), a);
     if constexpr (F == Function::isru_sigmoid) return sigmoid_from_isru<M>(x, y);
     else return unless_identity<F, A>(x, a.value, x, F == Function::isrlu ? at_least(x, y) : y);

@@ -13,8 +13,8 @@
 #pragma once
 
 #include "activation/kernel_table.hpp"
-#include "simd/batch.hpp"
 #include "activation/root_table.hpp"
+#include "simd/batch.hpp"
 
 namespace isrlu {
 
@@ -27,7 +27,8 @@ template <class Isa> constexpr Estimate estimate_of()
 {
     if constexpr (std::is_same_v<Isa, scalar_isa>) return Estimate::exact;
     else if constexpr (std::is_base_of_v<xsimd::avx512f, Isa>) return Estimate::bits14;
-    else if constexpr (std::is_base_of_v<xsimd::sse2, Isa> || std::is_base_of_v<xsimd::avx, Isa>) return Estimate::bits11;
+    else if constexpr (std::is_base_of_v<xsimd::sse2, Isa> || std::is_base_of_v<xsimd::avx, Isa>)
+        return Estimate::bits11;
     else return Estimate::bits8;
 }
 
@@ -57,16 +58,14 @@ template <class V> V estimate(V d)
 }
 
 // r <- r (3 - d r^2) / 2: doubles the accurate bits.
-template <class V> V newton(V d, V r)
-{
-    return r * fnma(d * constant<V>(0.5) * r, r, constant<V>(1.5));
-}
+template <class V> V newton(V d, V r) { return r * fnma(d * constant<V>(0.5) * r, r, constant<V>(1.5)); }
 
 // With e = 1 - d r^2, 1/sqrt(d) = r (1 - e)^(-1/2) = r (1 + e/2 + 3/8 e^2 + ...): the factor of r e in the correction to r.
 // The quadratic term is needed where the estimate has 11 bits (its e^2 would still be 3.4 * 2^-24), not where it has 14.
 template <class V> V correction(V e)
 {
-    if constexpr (!is_double<V> && estimate_of<isa_t<V>>() == Estimate::bits11) return fma(e, constant<V>(0.375), constant<V>(0.5));
+    if constexpr (!is_double<V> && estimate_of<isa_t<V>>() == Estimate::bits11)
+        return fma(e, constant<V>(0.375), constant<V>(0.5));
     else return constant<V>(0.5);
 }
 

@@ -26,9 +26,11 @@ using Map = void (*)(const void* src, void* dst, std::size_t n, double alpha);
 // dst = f(src), alpha of element i at alphas[i]
 using MapLanes = void (*)(const void* src, void* dst, std::size_t n, const void* alphas);
 // grad_in = grad_out f'; adds the sum of grad_out df/dalpha to *alpha_grad unless that is null
-using Backward = void (*)(const void* saved, const void* grad_out, void* grad_in, std::size_t n, double alpha, double* alpha_grad);
+using Backward = void (*)(const void* saved, const void* grad_out, void* grad_in, std::size_t n, double alpha,
+                          double* alpha_grad);
 // the same with one alpha per element; adds to alpha_grads[i] unless that is null
-using BackwardLanes = void (*)(const void* saved, const void* grad_out, void* grad_in, std::size_t n, const void* alphas, void* alpha_grads);
+using BackwardLanes = void (*)(const void* saved, const void* grad_out, void* grad_in, std::size_t n,
+                               const void* alphas, void* alpha_grads);
 
 struct Activation {
     Map forward;

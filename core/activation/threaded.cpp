@@ -23,7 +23,8 @@ template <class P> P* at(P* p, std::size_t i, Type type)
 
 double alpha_at(const Channels& shape, std::size_t channel, Type type)
 {
-    return type == Type::float64 ? static_cast<const double*>(shape.alphas)[channel] : static_cast<const float*>(shape.alphas)[channel];
+    return type == Type::float64 ? static_cast<const double*>(shape.alphas)[channel]
+                                 : static_cast<const float*>(shape.alphas)[channel];
 }
 
 // Every channel's run cut into blocks: f(item, first element, count, channel).
@@ -68,14 +69,18 @@ template <class C> void forward_tiles(Bound k, const void* src, void* dst, const
     const Tiles<C> tiles(shape);
     parallel(tiles.count, tiles.least(), [&](std::size_t from, std::size_t to) {
         for (std::size_t t = from; t < to; ++t)
-            k.activation->forward_lanes(at(src, tiles.start(t), k.type), at(dst, tiles.start(t), k.type), tiles.size(t), tiles.alphas.data());
+            k.activation->forward_lanes(at(src, tiles.start(t), k.type), at(dst, tiles.start(t), k.type), tiles.size(t),
+                                        tiles.alphas.data());
     });
 }
 
-template <class C> void backward_tiles(Bound k, BackwardLanes kernel, const void* saved, const void* grad_out, void* grad_in, const Channels& shape, double* alpha_grad)
+template <class C>
+void backward_tiles(Bound k, BackwardLanes kernel, const void* saved, const void* grad_out, void* grad_in,
+                    const Channels& shape, double* alpha_grad)
 {
     const Tiles<C> tiles(shape);
-    const std::size_t group = (tiles.count + partial_sums - 1) / partial_sums, groups = (tiles.count + group - 1) / group;
+    const std::size_t group = (tiles.count + partial_sums - 1) / partial_sums,
+                      groups = (tiles.count + group - 1) / group;
     std::vector<double> sums(alpha_grad ? groups * shape.channels : 0);
     parallel(groups, std::max<std::size_t>(1, tiles.least() / group), [&](std::size_t from, std::size_t to) {
         std::vector<C> lanes(alpha_grad ? tiles.alphas.size() : 0);
@@ -83,7 +88,8 @@ template <class C> void backward_tiles(Bound k, BackwardLanes kernel, const void
             for (std::size_t t = g * group; t < std::min(tiles.count, (g + 1) * group); ++t) {
                 const std::size_t i = tiles.start(t), n = tiles.size(t);
                 std::fill(lanes.begin(), lanes.end(), C(0));
-                kernel(at(saved, i, k.type), at(grad_out, i, k.type), at(grad_in, i, k.type), n, tiles.alphas.data(), alpha_grad ? lanes.data() : nullptr);
+                kernel(at(saved, i, k.type), at(grad_out, i, k.type), at(grad_in, i, k.type), n, tiles.alphas.data(),
+                       alpha_grad ? lanes.data() : nullptr);
                 if (alpha_grad)
                     for (std::size_t j = 0; j < n; ++j) sums[g * shape.channels + tiles.channel(j)] += lanes[j];
             }
@@ -114,15 +120,18 @@ void forward(Bound k, const void* src, void* dst, Channels shape)
     else forward_tiles<float>(k, src, dst, shape);
 }
 
-void backward(Bound k, bool from_output, const void* saved, const void* grad_out, void* grad_in, std::size_t n, double alpha)
+void backward(Bound k, bool from_output, const void* saved, const void* grad_out, void* grad_in, std::size_t n,
+              double alpha)
 {
     const Backward kernel = from_output ? k.activation->backward_from_output : k.activation->backward;
     parallel(n, grain, [&](std::size_t from, std::size_t to) {
-        kernel(at(saved, from, k.type), at(grad_out, from, k.type), at(grad_in, from, k.type), to - from, alpha, nullptr);
+        kernel(at(saved, from, k.type), at(grad_out, from, k.type), at(grad_in, from, k.type), to - from, alpha,
+               nullptr);
     });
 }
 
-void backward(Bound k, bool from_output, const void* saved, const void* grad_out, void* grad_in, Channels shape, double* alpha_grad)
+void backward(Bound k, bool from_output, const void* saved, const void* grad_out, void* grad_in, Channels shape,
+              double* alpha_grad)
 {
     if (alpha_grad) std::fill_n(alpha_grad, shape.channels, 0.0);
     if (shape.size() == 0) return;
@@ -132,8 +141,8 @@ void backward(Bound k, bool from_output, const void* saved, const void* grad_out
         const Runs runs{shape};
         std::vector<double> sums(alpha_grad ? runs.items : 0);
         runs.each([&](std::size_t item, std::size_t i, std::size_t n, std::size_t channel) {
-            kernel(at(saved, i, k.type), at(grad_out, i, k.type), at(grad_in, i, k.type), n, alpha_at(shape, channel, k.type),
-                   alpha_grad ? &sums[item] : nullptr);
+            kernel(at(saved, i, k.type), at(grad_out, i, k.type), at(grad_in, i, k.type), n,
+                   alpha_at(shape, channel, k.type), alpha_grad ? &sums[item] : nullptr);
         });
         for (std::size_t item = 0; item < sums.size(); ++item) alpha_grad[runs.channel(item)] += sums[item];
         return;

@@ -11,7 +11,8 @@
 namespace isrlu {
 
 // libtorch's torch_parallel_for: calls f(from, to, context) on pieces of [begin, end) of at least `grain`; non-zero means failure.
-using ParallelFor = std::int32_t (*)(std::int64_t begin, std::int64_t end, std::int64_t grain, void (*f)(std::int64_t, std::int64_t, void*), void* context);
+using ParallelFor = std::int32_t (*)(std::int64_t begin, std::int64_t end, std::int64_t grain,
+                                     void (*f)(std::int64_t, std::int64_t, void*), void* context);
 void set_parallel_for(ParallelFor f);  // null: everything runs on the calling thread
 ParallelFor current_parallel_for();
 
@@ -42,8 +43,10 @@ struct Channels {
 
 void forward(Bound k, const void* src, void* dst, std::size_t n, double alpha);
 void forward(Bound k, const void* src, void* dst, Channels shape);
-void backward(Bound k, bool from_output, const void* saved, const void* grad_out, void* grad_in, std::size_t n, double alpha);
+void backward(Bound k, bool from_output, const void* saved, const void* grad_out, void* grad_in, std::size_t n,
+              double alpha);
 // alpha_grad: `channels` numbers, or null
-void backward(Bound k, bool from_output, const void* saved, const void* grad_out, void* grad_in, Channels shape, double* alpha_grad);
+void backward(Bound k, bool from_output, const void* saved, const void* grad_out, void* grad_in, Channels shape,
+              double* alpha_grad);
 
 }  // namespace isrlu

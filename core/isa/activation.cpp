@@ -6,6 +6,7 @@
 namespace isrlu {
 
 extern const RecurrentKernels ISRLU_TABLE(_recurrent);
-extern constexpr Kernels ISRLU_TABLE(_kernels) = fill_table<architecture::ISRLU_SET>(ISRLU_SET_NAME, ISRLU_TABLE(_recurrent));
+extern constexpr Kernels ISRLU_TABLE(_kernels) = fill_table<architecture::ISRLU_SET>(ISRLU_SET_NAME,
+                                                                                     ISRLU_TABLE(_recurrent));
 
 }  // namespace isrlu

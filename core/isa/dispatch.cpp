@@ -19,7 +19,10 @@ using Cpu = decltype(xsimd::available_architectures());
 
 template <class Isa> bool has(const Cpu& cpu) { return cpu.has(Isa{}); }
 template <> bool has<scalar_isa>(const Cpu&) { return true; }
-template <> bool has<xsimd::avx512bw>(const Cpu& cpu) { return cpu.has(xsimd::avx512bw{}) && cpu.has(xsimd::avx512dq{}); }
+template <> bool has<xsimd::avx512bw>(const Cpu& cpu)
+{
+    return cpu.has(xsimd::avx512bw{}) && cpu.has(xsimd::avx512dq{});
+}
 
 }  // namespace
 
@@ -53,8 +56,8 @@ const Kernels& kernels_named(std::string_view name)
     std::string known;
     bool elsewhere = false;  // the name belongs to another processor
 #define ISRLU_SET(name)
-#define ISRLU_NAME(each)                         \
-    known += known.empty() ? each : ", " each;   \
+#define ISRLU_NAME(each)                       \
+    known += known.empty() ? each : ", " each; \
     elsewhere = elsewhere || name == each;
 #include "instruction_sets.inc"
 #undef ISRLU_NAME

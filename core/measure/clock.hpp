@@ -22,12 +22,14 @@ inline double measure_clock()
     constexpr double latency = 3;
     for (int i = 0; i < links / 10; ++i)
         __asm__ volatile("imul %0, %0\n imul %0, %0\n imul %0, %0\n imul %0, %0\n imul %0, %0\n"
-                         "imul %0, %0\n imul %0, %0\n imul %0, %0\n imul %0, %0\n imul %0, %0" : "+r"(x));
+                         "imul %0, %0\n imul %0, %0\n imul %0, %0\n imul %0, %0\n imul %0, %0"
+                         : "+r"(x));
 #elif defined(__aarch64__) && defined(__GNUC__)
     constexpr double latency = 1;
     for (int i = 0; i < links / 10; ++i)
         __asm__ volatile("add %0, %0, #1\n add %0, %0, #1\n add %0, %0, #1\n add %0, %0, #1\n add %0, %0, #1\n"
-                         "add %0, %0, #1\n add %0, %0, #1\n add %0, %0, #1\n add %0, %0, #1\n add %0, %0, #1" : "+r"(x));
+                         "add %0, %0, #1\n add %0, %0, #1\n add %0, %0, #1\n add %0, %0, #1\n add %0, %0, #1"
+                         : "+r"(x));
 #else
     constexpr double latency = 0;
 #endif

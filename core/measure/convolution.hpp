@@ -16,7 +16,8 @@ constexpr int conv_block = 8;  // batches
 
 // One block of `Batches` batches at out[0]. The loops over batches are unrolled by order: at -O2 the sums would live in memory. Those over the
 // filter are not: with all of 5x5 in one piece the compiler runs out of registers (SSE2: 9.4 cycles instead of 4.9).
-template <int Height, int Width, int Batches, class V> void convolve_block(const float* image, std::size_t stride, const float* filter, float* out)
+template <int Height, int Width, int Batches, class V>
+void convolve_block(const float* image, std::size_t stride, const float* filter, float* out)
 {
     constexpr std::size_t lanes = traits<V>::lanes;
     V sums[Batches];
@@ -34,15 +35,19 @@ template <int Height, int Width, int Batches, class V> void convolve_block(const
 }
 
 // image: rows x columns, out: (rows - Height + 1) x (columns - Width + 1); both dense, and out's rows at least one batch long.
-template <int Height, int Width, class V> [[gnu::flatten, gnu::noinline]] void convolve(const float* image, const float* filter, float* out, std::size_t rows, std::size_t columns)
+template <int Height, int Width, class V>
+[[gnu::flatten, gnu::noinline]] void convolve(const float* image, const float* filter, float* out, std::size_t rows,
+                                              std::size_t columns)
 {
     constexpr std::size_t lanes = traits<V>::lanes, block = conv_block * lanes;
     const std::size_t width = columns - Width + 1;
     for (std::size_t y = 0; y + Height <= rows; ++y, image += columns, out += width) {
         std::size_t x = 0;
-        for (; x + block <= width; x += block) convolve_block<Height, Width, conv_block, V>(image + x, columns, filter, out + x);
+        for (; x + block <= width; x += block)
+            convolve_block<Height, Width, conv_block, V>(image + x, columns, filter, out + x);
         for (; x + lanes <= width; x += lanes) convolve_block<Height, Width, 1, V>(image + x, columns, filter, out + x);
-        if (x < width) {  // the last batch once more, moved back so that it ends with the row: the same sums are stored again
+        if (x <
+            width) {  // the last batch once more, moved back so that it ends with the row: the same sums are stored again
             x = width - lanes;
             convolve_block<Height, Width, 1, V>(image + x, columns, filter, out + x);
         }

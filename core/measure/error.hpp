@@ -49,8 +49,11 @@ template <class Isa> void add_error(const float* results, const Reference& refer
     if (numbers < n) worst = std::numeric_limits<double>::infinity();
     if (!(worst > total.max_ulps)) return;
     total.max_ulps = worst;
-    const auto is_worst = [&](std::size_t k) { return numbers < n ? results[k] != results[k] : ulps<double>(results, reference, k) == worst; };
-    for (total.worst = 0; !is_worst(total.worst); ++total.worst) {}
+    const auto is_worst = [&](std::size_t k) {
+        return numbers < n ? results[k] != results[k] : ulps<double>(results, reference, k) == worst;
+    };
+    for (total.worst = 0; !is_worst(total.worst); ++total.worst) {
+    }
 }
 
 }  // namespace

@@ -43,8 +43,8 @@ void fill_reference(Buffers& b, Map exact, std::size_t n, float alpha)
 
 }  // namespace
 
-std::vector<CandidateError> exhaustive_error(const std::vector<Candidate>& candidates, Quantity quantity, InputRange range,
-                                             const Kernels& reference, const MeasureKernels& measure)
+std::vector<CandidateError> exhaustive_error(const std::vector<Candidate>& candidates, Quantity quantity,
+                                             InputRange range, const Kernels& reference, const MeasureKernels& measure)
 {
     const auto b = std::make_unique<Buffers>();
     const auto kernel = [&](const Kernels& k, Type type, Method method) {

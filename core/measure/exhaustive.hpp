@@ -36,7 +36,7 @@ struct Quantity {
 
 // The error of every candidate over the range. The reference is the float64 kernel of `reference` with IEEE square root and division, computed
 // once for all candidates. Its own error is 2^-28 float32 ulps. `measure` compares: it belongs to the same instruction set as `reference`.
-std::vector<CandidateError> exhaustive_error(const std::vector<Candidate>& candidates, Quantity quantity, InputRange range,
-                                             const Kernels& reference, const MeasureKernels& measure);
+std::vector<CandidateError> exhaustive_error(const std::vector<Candidate>& candidates, Quantity quantity,
+                                             InputRange range, const Kernels& reference, const MeasureKernels& measure);
 
 }  // namespace isrlu

@@ -14,8 +14,10 @@ template <class Isa> constexpr MeasureKernels fill_measure_table(std::string_vie
     return {name,
             {rival<Copy, V>("copy"), rival<Relu, V>("relu"), rival<Elu, V>("elu"), rival<Exp, V>("exp"),
              rival<Tanh, V>("tanh"), rival<Sigmoid, V>("sigmoid"), rival<InverseRoot, V>("invsqrt")},
-            {{"5x5", 5, 5, convolve<5, 5, V>}, {"3x3", 3, 3, convolve<3, 3, V>},
-             {"3x1", 3, 1, convolve<3, 1, V>}, {"1x3", 1, 3, convolve<1, 3, V>}},
+            {{"5x5", 5, 5, convolve<5, 5, V>},
+             {"3x3", 3, 3, convolve<3, 3, V>},
+             {"3x1", 3, 1, convolve<3, 1, V>},
+             {"1x3", 1, 3, convolve<1, 3, V>}},
             add_error<Isa>};
 }
 

@@ -24,22 +24,33 @@ struct Exp {
 };
 struct Tanh {
     template <class V> static V value(V x) { return tanh(x); }
-    template <class V> static V gradient(V x, V grad) { const V y = tanh(x); return grad * fnma(y, y, constant<V>(1)); }
+    template <class V> static V gradient(V x, V grad)
+    {
+        const V y = tanh(x);
+        return grad * fnma(y, y, constant<V>(1));
+    }
 };
 struct Sigmoid {
     template <class V> static V value(V x) { return exact_sigmoid(x); }
-    template <class V> static V gradient(V x, V grad) { const V y = value(x); return grad * (y * (constant<V>(1) - y)); }
+    template <class V> static V gradient(V x, V grad)
+    {
+        const V y = value(x);
+        return grad * (y * (constant<V>(1) - y));
+    }
 };
 struct InverseRoot {  // what the paper's table 2 calls InvSqrt
     template <class V> static V value(V x) { return divide(constant<V>(1), sqrt(x)); }
 };
 
 template <class K, class V, class = void> constexpr bool has_gradient = false;
-template <class K, class V> constexpr bool has_gradient<K, V, std::void_t<decltype(K::gradient(std::declval<V>(), std::declval<V>()))>> = true;
+template <class K, class V>
+constexpr bool has_gradient<K, V, std::void_t<decltype(K::gradient(std::declval<V>(), std::declval<V>()))>> = true;
 
 template <class K, class V> constexpr Rival rival(std::string_view name)
 {
-    Rival r{name, [](const float* src, float* dst, std::size_t n) { map<V>([](V x) { return K::value(x); }, n, dst, src); }, nullptr};
+    Rival r{name,
+            [](const float* src, float* dst, std::size_t n) { map<V>([](V x) { return K::value(x); }, n, dst, src); },
+            nullptr};
     if constexpr (has_gradient<K, V>)
         r.backward = [](const float* saved, const float* grad_out, float* grad_in, std::size_t n) {
             map<V>([](V x, V grad) { return K::gradient(x, grad); }, n, grad_in, saved, grad_out);

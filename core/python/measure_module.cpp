@@ -69,7 +69,8 @@ class TimedKernel {
     bool backward;
 
 public:
-    TimedKernel(std::string_view simd, std::string_view name, std::string_view m, std::string_view t, bool backward) : backward(backward)
+    TimedKernel(std::string_view simd, std::string_view name, std::string_view m, std::string_view t, bool backward)
+        : backward(backward)
     {
         const Type type = type_named(t);
         const Method method = method_named(m);
@@ -91,7 +92,8 @@ public:
     double run(Address src, Address grad_out, Address dst, std::size_t n, double alpha, int loops) const
     {
         return seconds(loops, [&] {
-            if (rival && backward) rival->backward(pointer<float>(src), pointer<float>(grad_out), pointer<float>(dst), n);
+            if (rival && backward)
+                rival->backward(pointer<float>(src), pointer<float>(grad_out), pointer<float>(dst), n);
             else if (rival) rival->forward(pointer<float>(src), pointer<float>(dst), n);
             else if (backward) gradient(pointer(src), pointer(grad_out), pointer(dst), n, alpha, nullptr);
             else map(pointer(src), pointer(dst), n, alpha);
@@ -99,29 +101,35 @@ public:
     }
 };
 
-double time_convolution(std::string_view simd, std::string_view filter_name, Address image, Address filter, Address out, std::size_t rows,
-                        std::size_t columns, int loops)
+double time_convolution(std::string_view simd, std::string_view filter_name, Address image, Address filter, Address out,
+                        std::size_t rows, std::size_t columns, int loops)
 {
     for (const Convolution& c : measure_kernels_of(simd).convolutions)
         if (c.name == filter_name) {
             constexpr std::size_t widest = 16;  // lanes of a batch, in AVX-512
-            if (rows < c.height || columns + 1 < c.width + widest) throw std::invalid_argument("the image is smaller than the filter and a batch");
-            return seconds(loops, [&] { c.run(pointer<float>(image), pointer<float>(filter), pointer<float>(out), rows, columns); });
+            if (rows < c.height || columns + 1 < c.width + widest)
+                throw std::invalid_argument("the image is smaller than the filter and a batch");
+            return seconds(loops, [&] {
+                c.run(pointer<float>(image), pointer<float>(filter), pointer<float>(out), rows, columns);
+            });
         }
     throw std::invalid_argument("unknown filter '" + std::string(filter_name) + "': known are 5x5, 3x3, 3x1, 1x3");
 }
 
-double time_gates(std::string_view simd, std::string_view cell, std::string_view gates, std::size_t rows, std::size_t hidden, Address arguments,
-                  Address h, Address c, Address new_h, Address new_c, int loops)
+double time_gates(std::string_view simd, std::string_view cell, std::string_view gates, std::size_t rows,
+                  std::size_t hidden, Address arguments, Address h, Address c, Address new_h, Address new_c, int loops)
 {
     const Recurrence& kernels = *layer_kind(kernels_of(simd), Cell(position("cell", cell, cell_names)),
-                                            Gates(position("gates", gates, gates_names)), Type::float32).kernels;
-    return seconds(loops, [&] { kernels.gates(rows, hidden, pointer(arguments), pointer(h), pointer(c), pointer(new_h), pointer(new_c), false); });
+                                            Gates(position("gates", gates, gates_names)), Type::float32)
+                                     .kernels;
+    return seconds(loops, [&] {
+        kernels.gates(rows, hidden, pointer(arguments), pointer(h), pointer(c), pointer(new_h), pointer(new_c), false);
+    });
 }
 
-std::vector<std::tuple<double, float, std::uint64_t>> errors_of(const std::vector<std::pair<std::string, std::string>>& candidates,
-                                                                std::string_view function, bool derivative, float alpha, std::uint32_t first,
-                                                                std::uint64_t count)
+std::vector<std::tuple<double, float, std::uint64_t>> errors_of(
+    const std::vector<std::pair<std::string, std::string>>& candidates, std::string_view function, bool derivative,
+    float alpha, std::uint32_t first, std::uint64_t count)
 {
     std::vector<Candidate> parsed;
     for (const auto& [simd, method] : candidates) parsed.push_back({&kernels_of(simd), method_named(method)});
@@ -146,17 +154,22 @@ NB_MODULE(_measure, m)
     const nb::object capsule = nb::module_::import_("isrlu._core").attr("kernel_tables");
     shared = static_cast<const SharedTables*>(PyCapsule_GetPointer(capsule.ptr(), shared_tables_name));
     if (!shared) throw nb::python_error();
-    if (shared->table_bytes != sizeof(Kernels)) throw nb::import_error("isrlu._core and isrlu_lab._measure are of different builds: install isrlu again");
+    if (shared->table_bytes != sizeof(Kernels))
+        throw nb::import_error("isrlu._core and isrlu_lab._measure are of different builds: install isrlu again");
 
     m.def("clock", measure_clock, "Cycles per second of this CPU now, or 0 if that cannot be told here.");
     nb::class_<TimedKernel>(m, "TimedKernel", "A kernel or a rival of one instruction set.")
-        .def(nb::init<std::string_view, std::string_view, std::string_view, std::string_view, bool>(),
-             "simd"_a, "name"_a, "method"_a = "full", "dtype"_a = "float32", "backward"_a = false)
-        .def("run", &TimedKernel::run, "src"_a, "grad_out"_a, "dst"_a, "n"_a, "alpha"_a = 1.0, "loops"_a = 1, "Seconds for `loops` calls.");
-    m.def("time_convolution", time_convolution, "simd"_a, "filter"_a, "image"_a, "weights"_a, "out"_a, "rows"_a, "columns"_a, "loops"_a = 1,
-          "Seconds for `loops` direct convolutions of a float32 image [rows, columns], unpadded, with a filter '5x5', '3x3', '3x1' or '1x3'.");
-    m.def("time_gates", time_gates, "simd"_a, "cell"_a, "gates"_a, "rows"_a, "hidden"_a, "arguments"_a, "h"_a, "c"_a, "new_h"_a, "new_c"_a,
-          "loops"_a, "Seconds for `loops` calls of the gates' float32 kernel alone.");
+        .def(nb::init<std::string_view, std::string_view, std::string_view, std::string_view, bool>(), "simd"_a,
+             "name"_a, "method"_a = "full", "dtype"_a = "float32", "backward"_a = false)
+        .def("run", &TimedKernel::run, "src"_a, "grad_out"_a, "dst"_a, "n"_a, "alpha"_a = 1.0, "loops"_a = 1,
+             "Seconds for `loops` calls.");
+    m.def("time_convolution", time_convolution, "simd"_a, "filter"_a, "image"_a, "weights"_a, "out"_a, "rows"_a,
+          "columns"_a, "loops"_a = 1,
+          "Seconds for `loops` direct convolutions of a float32 image [rows, columns], unpadded, with a filter '5x5', "
+          "'3x3', '3x1' or '1x3'.");
+    m.def("time_gates", time_gates, "simd"_a, "cell"_a, "gates"_a, "rows"_a, "hidden"_a, "arguments"_a, "h"_a, "c"_a,
+          "new_h"_a, "new_c"_a, "loops"_a, "Seconds for `loops` calls of the gates' float32 kernel alone.");
     m.def("exhaustive_error", errors_of, "candidates"_a, "function"_a, "derivative"_a, "alpha"_a, "first"_a, "count"_a,
-          "(max ulps, input where it occurs, number correctly rounded) of each (simd, method) over consecutive float32 bit patterns.");
+          "(max ulps, input where it occurs, number correctly rounded) of each (simd, method) over consecutive float32 "
+          "bit patterns.");
 }

@@ -11,7 +11,8 @@
 namespace isrlu {
 
 // The place of a word in a list, or std::invalid_argument with the words that are accepted.
-template <std::size_t N> int position(const char* what, std::string_view word, const std::string_view (&names)[N], std::size_t count = N)
+template <std::size_t N>
+int position(const char* what, std::string_view word, const std::string_view (&names)[N], std::size_t count = N)
 {
     const auto found = std::find(names, names + count, word);
     if (found != names + count) return static_cast<int>(found - names);

@@ -53,8 +53,8 @@ struct Call {
     {
         const Type computed = view.type == Type::float64 ? Type::float64 : Type::float32;
         const std::size_t channels = view.t.ndim > 1 ? view.shape(1) : 1;
-        return has_alpha(Function(function)) && alphas.type == computed && alphas.t.ndim <= 1 && is_contiguous(alphas) &&
-               (alphas.size == 1 || alphas.size == channels);
+        return has_alpha(Function(function)) && alphas.type == computed && alphas.t.ndim <= 1 &&
+               is_contiguous(alphas) && (alphas.size == 1 || alphas.size == channels);
     }
 
     Bound kernel(Type type) const { return {&active().activations[function][static_cast<int>(type)][method], type}; }
@@ -158,7 +158,8 @@ PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t count
         if (!call.alpha_is_tensor)
             return backward(kernel, from_output, in.data(), grad_out.data(), grad_in.data(), in.size, call.alpha);
         std::vector<double> sums(learns ? call.alphas.size : 0);
-        backward(kernel, from_output, in.data(), grad_out.data(), grad_in.data(), call.channels(in), learns ? sums.data() : nullptr);
+        backward(kernel, from_output, in.data(), grad_out.data(), grad_in.data(), call.channels(in),
+                 learns ? sums.data() : nullptr);
         for (std::size_t i = 0; i < sums.size(); ++i)
             if (alpha_grad.type == Type::float64) static_cast<double*>(alpha_grad.data())[i] = sums[i];
             else static_cast<float*>(alpha_grad.data())[i] = static_cast<float>(sums[i]);
@@ -170,11 +171,14 @@ PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t count
 
 void add_activation_functions(nb::module_& m)
 {
-    m.def("activation_kernel", activation_kernel, "function"_a, "method"_a, "The number by which the calls below know a kernel.");
-    add_fast_function(m, "activation_forward", activation_forward,
-                      "activation_forward(x, kernel, alpha, inplace): f(x) with its gradient, or None if the formula must do it.");
+    m.def("activation_kernel", activation_kernel, "function"_a, "method"_a,
+          "The number by which the calls below know a kernel.");
+    add_fast_function(
+        m, "activation_forward", activation_forward,
+        "activation_forward(x, kernel, alpha, inplace): f(x) with its gradient, or None if the formula must do it.");
     add_fast_function(m, "activation_backward", activation_backward,
-                      "activation_backward(saved, grad, kernel, alpha, from_output, wants_alpha_grad): the gradients of x and alpha, or None.");
+                      "activation_backward(saved, grad, kernel, alpha, from_output, wants_alpha_grad): the gradients "
+                      "of x and alpha, or None.");
 }
 
 }  // namespace isrlu

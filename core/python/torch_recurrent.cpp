@@ -27,11 +27,13 @@ class Tensors {
 public:
     Tensors(int kernel, nb::handle first) : cell_(Cell(kernel / gates_count)), gates_(Gates(kernel % gates_count))
     {
-        if (kernel < 0 || kernel >= cell_count * gates_count) throw std::out_of_range("no such kind of recurrent layer");
+        if (kernel < 0 || kernel >= cell_count * gates_count)
+            throw std::out_of_range("no such kind of recurrent layer");
         TensorView view;
         if (!describe(first.ptr(), view)) throw std::invalid_argument("a recurrent kernel takes plain CPU tensors");
         type_ = view.type;
-        if (static_cast<int>(type_) >= recurrent_types) throw std::invalid_argument("a recurrent kernel takes float32 or float64");
+        if (static_cast<int>(type_) >= recurrent_types)
+            throw std::invalid_argument("a recurrent kernel takes float32 or float64");
     }
 
     // The address of a tensor of so many elements. None has none.
@@ -40,8 +42,8 @@ public:
         if (tensor.is_none()) return nullptr;
         TensorView view;
         if (!describe(tensor.ptr(), view) || view.type != type_ || !is_contiguous(view) || view.size != elements)
-            throw std::invalid_argument(std::string(name) + " must be a contiguous tensor of " + std::to_string(elements) +
-                                        " elements, of the other tensors' dtype");
+            throw std::invalid_argument(std::string(name) + " must be a contiguous tensor of " +
+                                        std::to_string(elements) + " elements, of the other tensors' dtype");
         return view.data();
     }
 
@@ -79,14 +81,15 @@ struct BatchSizes {
 std::size_t width_of(nb::handle tensor)
 {
     TensorView view;
-    if (!describe(tensor.ptr(), view) || view.t.ndim != 2) throw std::invalid_argument("a recurrent kernel takes matrices");
+    if (!describe(tensor.ptr(), view) || view.t.ndim != 2)
+        throw std::invalid_argument("a recurrent kernel takes matrices");
     return view.shape(1);
 }
 
 // weights: (w_ih, w_hh, b_ih or None, b_hh or None), states: (h0 or None, c0 or None), last: (h, c or None),
 // kept: (gates, cells or None), or (None, None) in inference.
-void recurrent_forward(int kernel, nb::handle batch_sizes, bool reverse, nb::handle x, nb::tuple weights, nb::tuple states, nb::handle y,
-                       nb::tuple last, nb::tuple kept)
+void recurrent_forward(int kernel, nb::handle batch_sizes, bool reverse, nb::handle x, nb::tuple weights,
+                       nb::tuple states, nb::handle y, nb::tuple last, nb::tuple kept)
 {
     const Tensors tensors(kernel, x);
     const LayerKind kind = tensors.kind();
@@ -114,8 +117,8 @@ void recurrent_forward(int kernel, nb::handle batch_sizes, bool reverse, nb::han
 
 // w_hh None: the product of the slopes with it is the caller's. kept: (y, gates, cells or None). grads: (grad_y, grad_h, grad_c or None), of
 // which those of the states are overwritten with the gradients of the initial states.
-void recurrent_backward(int kernel, nb::handle batch_sizes, bool reverse, nb::handle w_hh, nb::tuple states, nb::tuple kept, nb::tuple grads,
-                        nb::handle slopes)
+void recurrent_backward(int kernel, nb::handle batch_sizes, bool reverse, nb::handle w_hh, nb::tuple states,
+                        nb::tuple kept, nb::tuple grads, nb::handle slopes)
 {
     const Tensors tensors(kernel, slopes);
     const LayerKind kind = tensors.kind();
@@ -163,17 +166,22 @@ void recurrent_step(int kernel, nb::tuple products, nb::tuple states, nb::tuple 
 void add_recurrent_functions(nb::module_& m)
 {
     nb::class_<GateLayout>(m, "GateLayout", "The columns of a row of gates [4 hidden]; see core/recurrent/layer.hpp.")
-        .def_prop_ro("order", [](const GateLayout& l) { return l.order; }, "One letter for each column.")
+        .def_prop_ro(
+            "order", [](const GateLayout& l) { return l.order; }, "One letter for each column.")
         .def_ro("columns", &GateLayout::columns, "Blocks of `hidden` rows in W_ih and W_hh.")
         .def_ro("first_input", &GateLayout::first_input, "The first column that W_ih x is added to.")
         .def_ro("first_state", &GateLayout::first_state, "The first column that W_hh h is added to.")
-        .def_ro("first_state_block", &GateLayout::first_state_block, "The block of W_hh that belongs to column first_state.");
-    m.def("gate_layout", [](std::string_view cell) { return layout_of(Cell(position("cell", cell, cell_names))); }, "cell"_a);
-    m.def("recurrent_kernel", recurrent_kernel, "cell"_a, "gates"_a, "The number by which the calls below know a kind of recurrent layer.");
-    m.def("recurrent_forward", recurrent_forward, "kernel"_a, "batch_sizes"_a, "reverse"_a, "x"_a, "weights"_a, "states"_a, "y"_a, "last"_a,
-          "kept"_a, "Outputs and last states of a layer in one direction.");
-    m.def("recurrent_backward", recurrent_backward, "kernel"_a, "batch_sizes"_a, "reverse"_a, "w_hh"_a.none(), "states"_a, "kept"_a, "grads"_a,
-          "slopes"_a, "Gradients of the gates' arguments and of the initial states.");
+        .def_ro("first_state_block", &GateLayout::first_state_block,
+                "The block of W_hh that belongs to column first_state.");
+    m.def(
+        "gate_layout", [](std::string_view cell) { return layout_of(Cell(position("cell", cell, cell_names))); },
+        "cell"_a);
+    m.def("recurrent_kernel", recurrent_kernel, "cell"_a, "gates"_a,
+          "The number by which the calls below know a kind of recurrent layer.");
+    m.def("recurrent_forward", recurrent_forward, "kernel"_a, "batch_sizes"_a, "reverse"_a, "x"_a, "weights"_a,
+          "states"_a, "y"_a, "last"_a, "kept"_a, "Outputs and last states of a layer in one direction.");
+    m.def("recurrent_backward", recurrent_backward, "kernel"_a, "batch_sizes"_a, "reverse"_a, "w_hh"_a.none(),
+          "states"_a, "kept"_a, "grads"_a, "slopes"_a, "Gradients of the gates' arguments and of the initial states.");
     m.def("recurrent_step", recurrent_step, "kernel"_a, "products"_a, "states"_a, "results"_a, "gates"_a.none(),
           "New states from the products of one step's input and state with their weights.");
 }

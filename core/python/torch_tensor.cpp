@@ -99,8 +99,8 @@ void connect_torch(const nb::dict& found, nb::object exchange)
     torch.transforms = take("transforms");
     torch.forward_ad = take("forward_ad");
     const auto intern = PyUnicode_InternFromString;
-    names = {intern("requires_grad"), intern("is_leaf"), intern("_is_view"), intern("is_neg"), intern("_is_zerotensor"),
-             intern("is_inference"), intern("_current_level"), intern("clone")};
+    names = {intern("requires_grad"),  intern("is_leaf"),      intern("_is_view"),       intern("is_neg"),
+             intern("_is_zerotensor"), intern("is_inference"), intern("_current_level"), intern("clone")};
     torch.describe = table->describe;
 }
 
@@ -141,7 +141,8 @@ bool describe(PyObject* x, TensorView& view)
         PyErr_Clear();  // a wrapper of a function transform, a sparse tensor, ...
         return false;
     }
-    if (view.t.device.device_type != nb::device::cpu::value || !view.t.data || !find_type(view.t, view.type)) return false;
+    if (view.t.device.device_type != nb::device::cpu::value || !view.t.data || !find_type(view.t, view.type))
+        return false;
     view.size = count_elements(view.t);
     if (view.size == 0) return false;
     view.dense = is_dense(view);
@@ -170,7 +171,8 @@ bool requires_grad(PyObject* x) { return attribute(x, names.requires_grad) != 0;
 bool may_be_overwritten(PyObject* x, const TensorView& view, bool wants_grad)
 {
     if (!view.dense) return false;
-    if (wants_grad && ((attribute(x, names.is_leaf) != 0 && requires_grad(x)) || method(x, names.is_view) != 0)) return false;
+    if (wants_grad && ((attribute(x, names.is_leaf) != 0 && requires_grad(x)) || method(x, names.is_view) != 0))
+        return false;
     return method(x, names.is_inference) == 0 || call(torch.is_inference_mode_enabled) == 1;
 }
 
@@ -182,7 +184,10 @@ bool increment_version(PyObject* x)
     return done != nullptr;
 }
 
-PyObject* apply_autograd(PyObject* const* args, std::size_t count) { return PyObject_Vectorcall(torch.apply, args, count, nullptr); }
+PyObject* apply_autograd(PyObject* const* args, std::size_t count)
+{
+    return PyObject_Vectorcall(torch.apply, args, count, nullptr);
+}
 
 PyObject* none_unless_error() { return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None); }
 
@@ -196,9 +201,11 @@ void add_fast_function(nb::module_& m, const char* name, FastCall f, const char*
 
 void add_tensor_functions(nb::module_& m)
 {
-    m.def("connect_torch", connect_torch, "Hand over PyTorch's classes and functions by name, and its DLPack exchange table.");
+    m.def("connect_torch", connect_torch,
+          "Hand over PyTorch's classes and functions by name, and its DLPack exchange table.");
     add_fast_function(m, "are_plain", are_plain,
-                      "are_plain(*tensors): whether all are plain CPU tensors of one dtype, or None, and no tracer or transform is active.");
+                      "are_plain(*tensors): whether all are plain CPU tensors of one dtype, or None, and no tracer or "
+                      "transform is active.");
 }
 
 }  // namespace isrlu

@@ -36,10 +36,12 @@ struct Loop {
 class KeepFloatStatus {
 #if defined(__x86_64__) || defined(_M_X64)
     unsigned saved = _mm_getcsr();
+
 public:
     ~KeepFloatStatus() { _mm_setcsr(saved); }
 #else
     std::fenv_t saved;
+
 public:
     KeepFloatStatus() { std::fegetenv(&saved); }
     ~KeepFloatStatus() { std::fesetenv(&saved); }
@@ -48,7 +50,8 @@ public:
 
 void copy(char* dst, npy_intp dst_step, const char* src, npy_intp src_step, std::size_t n, std::size_t size)
 {
-    for (std::size_t i = 0; i < n; ++i) std::memcpy(dst + static_cast<npy_intp>(i) * dst_step, src + static_cast<npy_intp>(i) * src_step, size);
+    for (std::size_t i = 0; i < n; ++i)
+        std::memcpy(dst + static_cast<npy_intp>(i) * dst_step, src + static_cast<npy_intp>(i) * src_step, size);
 }
 
 // A strided operand as a dense one: itself if it is dense, else a chunk's copy.
@@ -59,13 +62,15 @@ const char* dense(const char* src, npy_intp step, std::size_t n, std::size_t siz
     return buffer;
 }
 
-void run(const Loop& loop, char* src, npy_intp src_step, const char* alpha, npy_intp alpha_step, char* dst, npy_intp dst_step, std::size_t n)
+void run(const Loop& loop, char* src, npy_intp src_step, const char* alpha, npy_intp alpha_step, char* dst,
+         npy_intp dst_step, std::size_t n)
 {
     const KeepFloatStatus keep;
     const auto size = static_cast<npy_intp>(loop.size);
     const bool one_alpha = !alpha || alpha_step == 0;
     double a = 1;
-    if (alpha && one_alpha) a = loop.compute_size == 8 ? *reinterpret_cast<const double*>(alpha) : *reinterpret_cast<const float*>(alpha);
+    if (alpha && one_alpha)
+        a = loop.compute_size == 8 ? *reinterpret_cast<const double*>(alpha) : *reinterpret_cast<const float*>(alpha);
     if (one_alpha && src_step == size && dst_step == size) return loop.map(src, dst, n, a);
     alignas(64) char in[chunk * 8], alphas[chunk * 8], out[chunk * 8];
     for (std::size_t i = 0; i < n; i += chunk) {
@@ -81,11 +86,13 @@ void run(const Loop& loop, char* src, npy_intp src_step, const char* alpha, npy_
 
 void unary(char** args, const npy_intp* n, const npy_intp* steps, void* loop)
 {
-    run(*static_cast<const Loop*>(loop), args[0], steps[0], nullptr, 0, args[1], steps[1], static_cast<std::size_t>(n[0]));
+    run(*static_cast<const Loop*>(loop), args[0], steps[0], nullptr, 0, args[1], steps[1],
+        static_cast<std::size_t>(n[0]));
 }
 void binary(char** args, const npy_intp* n, const npy_intp* steps, void* loop)
 {
-    run(*static_cast<const Loop*>(loop), args[0], steps[0], args[1], steps[1], args[2], steps[2], static_cast<std::size_t>(n[0]));
+    run(*static_cast<const Loop*>(loop), args[0], steps[0], args[1], steps[1], args[2], steps[2],
+        static_cast<std::size_t>(n[0]));
 }
 
 constexpr int native_types = 3;  // float16, float32, float64 in the order in which NumPy is to try them
@@ -117,7 +124,8 @@ template <class LoopOf> nb::object make_ufunc(const std::string& name, bool has_
         if (has_alpha) *s++ = static_cast<char>(types[i] == Type::float64 ? NPY_DOUBLE : NPY_FLOAT);
         *s++ = static_cast<char>(numpy_types[i]);
     }
-    PyObject* ufunc = PyUFunc_FromFuncAndData(b.functions, b.data, b.signature, native_types, has_alpha ? 2 : 1, 1, PyUFunc_None, b.name.c_str(), nullptr, 0);
+    PyObject* ufunc = PyUFunc_FromFuncAndData(b.functions, b.data, b.signature, native_types, has_alpha ? 2 : 1, 1,
+                                              PyUFunc_None, b.name.c_str(), nullptr, 0);
     if (!ufunc) throw nb::python_error();
     return nb::steal(ufunc);
 }
@@ -178,8 +186,9 @@ void register_bfloat16(nb::handle ufuncs, nb::handle dtype)
         for (auto [method, ufunc] : nb::cast<nb::dict>(methods)) {
             Backing& b = backing(ufunc);
             const int with_alpha[] = {number, NPY_FLOAT, number}, without[] = {number, number};
-            if (PyUFunc_RegisterLoopForType(reinterpret_cast<PyUFuncObject*>(ufunc.ptr()), number, b.has_alpha ? binary : unary,
-                                            b.has_alpha ? with_alpha : without, &b.loops[static_cast<int>(Type::bfloat16)]) < 0)
+            if (PyUFunc_RegisterLoopForType(reinterpret_cast<PyUFuncObject*>(ufunc.ptr()), number,
+                                            b.has_alpha ? binary : unary, b.has_alpha ? with_alpha : without,
+                                            &b.loops[static_cast<int>(Type::bfloat16)]) < 0)
                 throw nb::python_error();
         }
 }

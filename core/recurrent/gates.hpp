@@ -28,10 +28,14 @@ template <Gates, class V> struct GateFunctions {
     V tanh(V x) const { return isru<method, Alphas::unit>(within_limit<Function::isru>(x, one), one); }
     V sigmoid(V x) const
     {
-        return fma(isru<method, Alphas::one>(within_limit<Function::isru>(x, quarter), quarter), constant<V>(0.25), constant<V>(0.5));
+        return fma(isru<method, Alphas::one>(within_limit<Function::isru>(x, quarter), quarter), constant<V>(0.25),
+                   constant<V>(0.5));
     }
     V through_tanh(V y, V grad) const { return backward_from_output<Function::isru, Alphas::unit>(y, grad, one); }
-    V through_sigmoid(V y, V grad) const { return backward_from_output<Function::isru_sigmoid, Alphas::one>(y, grad, quarter); }
+    V through_sigmoid(V y, V grad) const
+    {
+        return backward_from_output<Function::isru_sigmoid, Alphas::one>(y, grad, quarter);
+    }
 };
 template <class V> struct GateFunctions<Gates::exact, V> {
     V tanh(V x) const { return exact_tanh(x); }
@@ -50,8 +54,10 @@ template <class T, std::size_t N> using Fields = std::array<Field<T>, N>;
 
 // outputs = f(inputs) for whole batches of units; an output may be an input. Everything is inlined here, and this nowhere.
 template <class V, class F, class T, std::size_t... I, std::size_t... O>
-[[gnu::flatten, gnu::noinline]] void whole_rows(F f, std::size_t rows, std::size_t units, const Fields<const T, sizeof...(I)>& in,
-                                                const Fields<T, sizeof...(O)>& out, std::index_sequence<I...>, std::index_sequence<O...>)
+[[gnu::flatten, gnu::noinline]] void whole_rows(F f, std::size_t rows, std::size_t units,
+                                                const Fields<const T, sizeof...(I)>& in,
+                                                const Fields<T, sizeof...(O)>& out, std::index_sequence<I...>,
+                                                std::index_sequence<O...>)
 {
     for (std::size_t row = 0; row < rows; ++row) {
         const T* const from[] = {in[I].at(row, 0)...};
@@ -86,7 +92,10 @@ void each_unit(F f, std::size_t rows, std::size_t units, const Fields<const T, I
 }
 
 // The columns of a row of gates [4 hidden].
-template <class P> Field<P> column(P* gates, std::size_t hidden, std::size_t k) { return {gates + k * hidden, 4 * hidden}; }
+template <class P> Field<P> column(P* gates, std::size_t hidden, std::size_t k)
+{
+    return {gates + k * hidden, 4 * hidden};
+}
 template <class P> Fields<P, 4> all_columns(P* gates, std::size_t hidden)
 {
     return {column(gates, hidden, 0), column(gates, hidden, 1), column(gates, hidden, 2), column(gates, hidden, 3)};
@@ -102,19 +111,22 @@ template <Gates K, class T, class Isa> struct LstmCell {
     using V = vec<T, Isa>;
 
     // gates: i f g o, arguments on entry, outputs on return if they are to be kept
-    static void forward(std::size_t rows, std::size_t hidden, T* gates, const T* h, const T* c, T* new_h, T* new_c, bool keep)
+    static void forward(std::size_t rows, std::size_t hidden, T* gates, const T* h, const T* c, T* new_h, T* new_c,
+                        bool keep)
     {
         static_cast<void>(h);  // has entered the gates' arguments
         const GateFunctions<K, V> functions;
         const auto step = [functions](const std::array<V, 5>& in) {
             using namespace lstm;
-            const V input = functions.sigmoid(in[i]), forget = functions.sigmoid(in[f]), candidate = functions.tanh(in[g]), output = functions.sigmoid(in[o]);
+            const V input = functions.sigmoid(in[i]), forget = functions.sigmoid(in[f]),
+                    candidate = functions.tanh(in[g]), output = functions.sigmoid(in[o]);
             const V cell = fma(forget, in[4], input * candidate);
             return std::array<V, 6>{output * functions.tanh(cell), cell, input, forget, candidate, output};
         };
         const auto gate = all_columns(gates, hidden);
         const auto in = join(all_columns<const T>(gates, hidden), Fields<const T, 1>{{{c, hidden}}});
-        if (keep) return each_unit<V>(step, rows, hidden, in, join(Fields<T, 2>{{{new_h, hidden}, {new_c, hidden}}}, gate));
+        if (keep)
+            return each_unit<V>(step, rows, hidden, in, join(Fields<T, 2>{{{new_h, hidden}, {new_c, hidden}}}, gate));
         const auto brief = [step](const std::array<V, 5>& x) {
             const auto y = step(x);
             return std::array<V, 2>{y[0], y[1]};
@@ -124,7 +136,8 @@ template <Gates K, class T, class Isa> struct LstmCell {
 
     // slopes: gradients of the gates' arguments; dh, dc: on entry those of h' and c' from the later steps, on return of h (the product is still
     // to be added) and c
-    static void backward(std::size_t rows, std::size_t hidden, const T* gates, const T* h, const T* c, const T* new_c, const T* grad_y, T* slopes, T* dh, T* dc)
+    static void backward(std::size_t rows, std::size_t hidden, const T* gates, const T* h, const T* c, const T* new_c,
+                         const T* grad_y, T* slopes, T* dh, T* dc)
     {
         static_cast<void>(h);
         const GateFunctions<K, V> functions;
@@ -132,12 +145,18 @@ template <Gates K, class T, class Isa> struct LstmCell {
             const auto [i, f, g, o, old, cell, above, later, dc] = in;
             const V grad = above + later, out = functions.tanh(cell);
             const V d = dc + functions.through_tanh(out, grad * o);
-            return std::array<V, 6>{functions.through_sigmoid(i, d * g), functions.through_sigmoid(f, d * old), functions.through_tanh(g, d * i),
-                                    functions.through_sigmoid(o, grad * out), constant<V>(0), d * f};
+            return std::array<V, 6>{functions.through_sigmoid(i, d * g),
+                                    functions.through_sigmoid(f, d * old),
+                                    functions.through_tanh(g, d * i),
+                                    functions.through_sigmoid(o, grad * out),
+                                    constant<V>(0),
+                                    d * f};
         };
-        const auto in = join(all_columns(gates, hidden),
-                             Fields<const T, 5>{{{c, hidden}, {new_c, hidden}, {grad_y, hidden}, {dh, hidden}, {dc, hidden}}});
-        each_unit<V>(step, rows, hidden, in, join(all_columns(slopes, hidden), Fields<T, 2>{{{dh, hidden}, {dc, hidden}}}));
+        const auto in =
+            join(all_columns(gates, hidden),
+                 Fields<const T, 5>{{{c, hidden}, {new_c, hidden}, {grad_y, hidden}, {dh, hidden}, {dc, hidden}}});
+        each_unit<V>(step, rows, hidden, in,
+                     join(all_columns(slopes, hidden), Fields<T, 2>{{{dh, hidden}, {dc, hidden}}}));
     }
 };
 
@@ -155,20 +174,26 @@ template <Gates K, class T, class Isa> struct GruCell {
         };
         const auto in = join(all_columns<const T>(gates, hidden), Fields<const T, 1>{{{h, hidden}}});
         if (keep)
-            return each_unit<V>(step, rows, hidden, in, Fields<T, 4>{Field<T>{new_h, hidden}, column(gates, hidden, gru::r), column(gates, hidden, gru::z), column(gates, hidden, gru::n)});
-        each_unit<V>([step](const std::array<V, 5>& x) { return std::array<V, 1>{step(x)[0]}; }, rows, hidden, in, Fields<T, 1>{Field<T>{new_h, hidden}});
+            return each_unit<V>(step, rows, hidden, in,
+                                Fields<T, 4>{Field<T>{new_h, hidden}, column(gates, hidden, gru::r),
+                                             column(gates, hidden, gru::z), column(gates, hidden, gru::n)});
+        each_unit<V>([step](const std::array<V, 5>& x) { return std::array<V, 1>{step(x)[0]}; }, rows, hidden, in,
+                     Fields<T, 1>{Field<T>{new_h, hidden}});
     }
 
-    static void backward(std::size_t rows, std::size_t hidden, const T* gates, const T* h, const T*, const T*, const T* grad_y, T* slopes, T* dh, T*)
+    static void backward(std::size_t rows, std::size_t hidden, const T* gates, const T* h, const T*, const T*,
+                         const T* grad_y, T* slopes, T* dh, T*)
     {
         const GateFunctions<K, V> functions;
         const auto step = [functions](const std::array<V, 7>& in) {
             const auto [q, r, z, n, old, above, later] = in;
             const V grad = above + later;
             const V dn = functions.through_tanh(n, grad * (constant<V>(1) - z));
-            return std::array<V, 5>{dn * r, functions.through_sigmoid(r, dn * q), functions.through_sigmoid(z, grad * (old - n)), dn, grad * z};
+            return std::array<V, 5>{dn * r, functions.through_sigmoid(r, dn * q),
+                                    functions.through_sigmoid(z, grad * (old - n)), dn, grad * z};
         };
-        const auto in = join(all_columns(gates, hidden), Fields<const T, 3>{{{h, hidden}, {grad_y, hidden}, {dh, hidden}}});
+        const auto in =
+            join(all_columns(gates, hidden), Fields<const T, 3>{{{h, hidden}, {grad_y, hidden}, {dh, hidden}}});
         each_unit<V>(step, rows, hidden, in, join(all_columns(slopes, hidden), Fields<T, 1>{{{dh, hidden}}}));
     }
 };

@@ -54,7 +54,8 @@ struct LayerForward : Layer {
     const void* biases;  // [4 hidden]: what a row of gates starts from
     void* gates;  // [rows, 4 hidden]: the gates' outputs on return if they are kept
     void* y;  // [rows, hidden]
-    void* cells;  // [rows, hidden] if they are kept, else [batch, hidden] with c0 on entry and the last cell states on return
+    void*
+        cells;  // [rows, hidden] if they are kept, else [batch, hidden] with c0 on entry and the last cell states on return
     bool keep;
 };
 struct LayerBackward : Layer {
@@ -72,14 +73,16 @@ struct Recurrence {
     // the gates' arguments of one step, from the products of its input and its state, biases included
     void (*join_products)(std::size_t rows, std::size_t hidden, const void* input, const void* state, void* gates);
     // the gates of one step alone: rows of 4 hidden, states of hidden
-    void (*gates)(std::size_t rows, std::size_t hidden, void* gates, const void* h, const void* c, void* new_h, void* new_c, bool keep);
+    void (*gates)(std::size_t rows, std::size_t hidden, void* gates, const void* h, const void* c, void* new_h,
+                  void* new_c, bool keep);
 };
 
 // Weights W [rows, width] laid out for the product: with rows of states or inputs (a sum over width), or, transposed, with the gradients' (a sum
 // over W's rows). W's row (i + first_row) % rows comes i-th.
 struct Packing {
     std::size_t (*size)(std::size_t depth, std::size_t columns);  // elements
-    void (*pack)(const void* weights, std::size_t rows, std::size_t width, std::size_t first_row, bool transposed, void* packed);
+    void (*pack)(const void* weights, std::size_t rows, std::size_t width, std::size_t first_row, bool transposed,
+                 void* packed);
 };
 
 // The recurrent kernels of one instruction set. They are a table of their own because they compile apart from the others.

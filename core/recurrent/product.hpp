@@ -20,12 +20,14 @@ template <class T, class Isa> struct Product {
     using V = vec<T, Isa>;
     static constexpr std::size_t lanes = traits<V>::lanes, wide = 4, panel = wide * lanes;
     static constexpr std::size_t depth_block = 16384 / (panel * sizeof(T));  // 16 KB of a panel
-    static constexpr std::size_t row_block = 48;  // rows whose part of c stays in the second-level cache from one depth block to the next
+    static constexpr std::size_t row_block =
+        48;  // rows whose part of c stays in the second-level cache from one depth block to the next
 
     static std::size_t panels(std::size_t columns) { return (columns + panel - 1) / panel; }
     static std::size_t size(std::size_t depth, std::size_t columns) { return panels(columns) * panel * depth; }
 
-    static void pack(const void* weights, std::size_t rows, std::size_t width, std::size_t first_row, bool transposed, void* packed)
+    static void pack(const void* weights, std::size_t rows, std::size_t width, std::size_t first_row, bool transposed,
+                     void* packed)
     {
         const auto row = [&](std::size_t i) { return static_cast<const T*>(weights) + (i + first_row) % rows * width; };
         const std::size_t depth = transposed ? rows : width, columns = transposed ? width : rows;
@@ -36,12 +38,14 @@ template <class T, class Isa> struct Product {
             if (transposed)
                 for (std::size_t k = 0; k < depth; ++k) std::memcpy(to + k * panel, row(k) + n, count * sizeof(T));
             else
-                for (std::size_t k = 0; k < depth; k += depth_block) transpose_block(row, n, count, k, std::min(k + depth_block, depth), to);
+                for (std::size_t k = 0; k < depth; k += depth_block)
+                    transpose_block(row, n, count, k, std::min(k + depth_block, depth), to);
         }
     }
 
     // to[k, j] = row(n + j)[k] for k in [from, end). Squares of lanes x lanes are transposed in registers.
-    template <class Row> static void transpose_block(Row row, std::size_t n, std::size_t count, std::size_t from, std::size_t end, T* to)
+    template <class Row>
+    static void transpose_block(Row row, std::size_t n, std::size_t count, std::size_t from, std::size_t end, T* to)
     {
         std::size_t j = 0;
         for (; j + lanes <= count; j += lanes) {
@@ -64,7 +68,9 @@ template <class T, class Isa> struct Product {
     }
 
     // c[R, P panels] += a[R, depth] b, whose panels are `b_step` apart
-    template <int R, int P> [[gnu::noinline]] static void tile(const T* a, std::size_t a_step, const T* b, std::size_t b_step, std::size_t depth, T* c, std::size_t c_step)
+    template <int R, int P>
+    [[gnu::noinline]] static void tile(const T* a, std::size_t a_step, const T* b, std::size_t b_step,
+                                       std::size_t depth, T* c, std::size_t c_step)
     {
         V sums[R][P * wide];
 #pragma GCC unroll 8
@@ -90,7 +96,8 @@ template <class T, class Isa> struct Product {
 
     // The same where c may have fewer columns.
     template <int R, int P = 1>
-    static void at(const T* a, std::size_t a_step, const T* b, std::size_t b_step, std::size_t depth, T* c, std::size_t c_step, std::size_t columns)
+    static void at(const T* a, std::size_t a_step, const T* b, std::size_t b_step, std::size_t depth, T* c,
+                   std::size_t c_step, std::size_t columns)
     {
         if (columns >= P * panel) return tile<R, P>(a, a_step, b, b_step, depth, c, c_step);
         T padded[R * P * panel] = {};
@@ -100,8 +107,8 @@ template <class T, class Isa> struct Product {
     }
 
     // c[rows, columns] += a[rows, depth] b, b packed
-    static void add(std::size_t rows, std::size_t depth, std::size_t columns, const T* a, std::size_t a_step, const T* b, T* c, std::size_t c_step,
-                    bool last_panel_first = false)
+    static void add(std::size_t rows, std::size_t depth, std::size_t columns, const T* a, std::size_t a_step,
+                    const T* b, T* c, std::size_t c_step, bool last_panel_first = false)
     {
         if (rows == 1) return add_row(depth, columns, a, b, c, last_panel_first);
         const std::size_t count = panels(columns), b_step = panel * depth;
@@ -109,13 +116,14 @@ template <class T, class Isa> struct Product {
             for (std::size_t i = 0; i < count; ++i) {
                 const std::size_t p = last_panel_first ? count - 1 - i : i, n = p * panel;
                 for (std::size_t k = 0; k < depth; k += depth_block)
-                    add_rows(std::min(row_block, rows - from), std::min(depth_block, depth - k), columns - n, a + from * a_step + k, a_step,
-                             b + p * b_step + k * panel, c + from * c_step + n, c_step);
+                    add_rows(std::min(row_block, rows - from), std::min(depth_block, depth - k), columns - n,
+                             a + from * a_step + k, a_step, b + p * b_step + k * panel, c + from * c_step + n, c_step);
             }
     }
 
     // All rows with a depth block of one panel.
-    static void add_rows(std::size_t rows, std::size_t depth, std::size_t columns, const T* a, std::size_t a_step, const T* b, T* c, std::size_t c_step)
+    static void add_rows(std::size_t rows, std::size_t depth, std::size_t columns, const T* a, std::size_t a_step,
+                         const T* b, T* c, std::size_t c_step)
     {
         for (std::size_t r = 0; r < rows;) {
             const std::size_t left = rows - r, count = left == 4 || left == 2 ? 2 : std::min<std::size_t>(left, 3);

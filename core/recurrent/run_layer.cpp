@@ -8,7 +8,8 @@
 namespace isrlu {
 namespace {
 
-constexpr std::size_t min_batch_rows = 4;  // for each thread: each one reads all the weights, which fewer rows do not pay for
+constexpr std::size_t min_batch_rows =
+    4;  // for each thread: each one reads all the weights, which fewer rows do not pay for
 constexpr std::size_t min_step_units = 8192;  // hidden units of one step for each thread
 constexpr std::size_t min_product_bytes = 1 << 21;  // of gates, times the input's width, for each thread
 
@@ -71,21 +72,30 @@ void copy_last_rows(const Sequence& sequence, std::size_t rows, std::size_t byte
 void run_forward(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& a)
 {
     const bool keep = a.gates != nullptr;
-    const std::size_t gates_bytes = 4 * sequence.hidden * kind.element_size, state_bytes = sequence.hidden * kind.element_size;
+    const std::size_t gates_bytes = 4 * sequence.hidden * kind.element_size,
+                      state_bytes = sequence.hidden * kind.element_size;
     const std::size_t states_bytes = sequence.batch * state_bytes;
     const Weights of_state = state_weights(kind, a.w_hh, sequence.hidden, false);
     const Weights of_input = input_weights(kind, a.w_ih, sequence.hidden, a.width);
-    Scratch scratch(of_state.bytes() + of_input.bytes() + Scratch::round_up(gates_bytes) + Scratch::round_up(states_bytes) +
-                    (keep ? 0 : a.rows * gates_bytes));
+    Scratch scratch(of_state.bytes() + of_input.bytes() + Scratch::round_up(gates_bytes) +
+                    Scratch::round_up(states_bytes) + (keep ? 0 : a.rows * gates_bytes));
     const InitialStates initial(a.h0, a.c0, states_bytes, scratch);
     void* biases = scratch.take(gates_bytes);
     kind.kernels->add_biases(sequence.hidden, a.b_ih, a.b_hh, biases);
     if (a.c && !keep) std::memcpy(a.c, initial.c0, states_bytes);
-    const LayerForward layer{{sequence, of_state.pack(scratch), initial.h0, initial.c0}, a.width, a.x, of_input.pack(scratch), biases,
-                             keep ? a.gates : scratch.take(a.rows * gates_bytes), a.y, keep ? a.cells : a.c, keep};
+    const LayerForward layer{{sequence, of_state.pack(scratch), initial.h0, initial.c0},
+                             a.width,
+                             a.x,
+                             of_input.pack(scratch),
+                             biases,
+                             keep ? a.gates : scratch.take(a.rows * gates_bytes),
+                             a.y,
+                             keep ? a.cells : a.c,
+                             keep};
     parallel(a.rows, 1 + min_product_bytes / (gates_bytes * a.width),
              [&](std::size_t from, std::size_t to) { kind.kernels->multiply_input(layer, from, to); });
-    parallel(sequence.batch, min_batch_rows, [&](std::size_t from, std::size_t to) { kind.kernels->forward(layer, from, to); });
+    parallel(sequence.batch, min_batch_rows,
+             [&](std::size_t from, std::size_t to) { kind.kernels->forward(layer, from, to); });
     copy_last_rows(sequence, a.rows, state_bytes, a.y, a.h);
     if (a.c && keep) copy_last_rows(sequence, a.rows, state_bytes, a.cells, a.c);
 }
@@ -96,23 +106,33 @@ void run_backward(const LayerKind& kind, const Sequence& sequence, const Backwar
     const Weights of_state = state_weights(kind, a.w_hh, sequence.hidden, true);
     Scratch scratch(of_state.bytes() + Scratch::round_up(states_bytes));
     const InitialStates initial(a.h0, a.c0, states_bytes, scratch);
-    const LayerBackward layer{{sequence, a.w_hh ? of_state.pack(scratch) : nullptr, initial.h0, initial.c0}, a.gates, a.y, a.cells, a.grad_y,
-                              a.slopes, a.dh, a.dc};
-    parallel(sequence.batch, min_batch_rows, [&](std::size_t from, std::size_t to) { kind.kernels->backward(layer, from, to); });
+    const LayerBackward layer{{sequence, a.w_hh ? of_state.pack(scratch) : nullptr, initial.h0, initial.c0},
+                              a.gates,
+                              a.y,
+                              a.cells,
+                              a.grad_y,
+                              a.slopes,
+                              a.dh,
+                              a.dc};
+    parallel(sequence.batch, min_batch_rows,
+             [&](std::size_t from, std::size_t to) { kind.kernels->backward(layer, from, to); });
 }
 
 void run_step(const LayerKind& kind, const StepArrays& a)
 {
-    const std::size_t state_bytes = a.hidden * kind.element_size, gates_bytes = 4 * state_bytes, product_bytes = kind.layout.columns * state_bytes;
+    const std::size_t state_bytes = a.hidden * kind.element_size, gates_bytes = 4 * state_bytes,
+                      product_bytes = kind.layout.columns * state_bytes;
     Scratch scratch(a.gates ? 0 : a.rows * gates_bytes);
     char* gates = static_cast<char*>(a.gates ? a.gates : scratch.take(a.rows * gates_bytes));
     parallel(a.rows, 1 + min_step_units / a.hidden, [&](std::size_t from, std::size_t to) {
-        const auto in = [&](const void* p, std::size_t bytes) { return p ? static_cast<const char*>(p) + from * bytes : nullptr; };
+        const auto in = [&](const void* p, std::size_t bytes) {
+            return p ? static_cast<const char*>(p) + from * bytes : nullptr;
+        };
         const auto out = [&](void* p, std::size_t bytes) { return p ? static_cast<char*>(p) + from * bytes : nullptr; };
         char* rows = gates + from * gates_bytes;
         kind.kernels->join_products(to - from, a.hidden, in(a.input, product_bytes), in(a.state, product_bytes), rows);
-        kind.kernels->gates(to - from, a.hidden, rows, in(a.h, state_bytes), in(a.c, state_bytes), out(a.new_h, state_bytes),
-                            out(a.new_c, state_bytes), a.gates != nullptr);
+        kind.kernels->gates(to - from, a.hidden, rows, in(a.h, state_bytes), in(a.c, state_bytes),
+                            out(a.new_h, state_bytes), out(a.new_c, state_bytes), a.gates != nullptr);
     });
 }
 

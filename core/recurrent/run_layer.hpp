@@ -16,7 +16,8 @@ inline LayerKind layer_kind(const Kernels& set, Cell cell, Gates gates, Type typ
 {
     const auto t = static_cast<int>(type);
     const RecurrentKernels& kernels = *set.recurrent;
-    return {&kernels.recurrences[static_cast<int>(cell)][static_cast<int>(gates)][t], &kernels.packings[t], layout_of(cell), type_sizes[t]};
+    return {&kernels.recurrences[static_cast<int>(cell)][static_cast<int>(gates)][t], &kernels.packings[t],
+            layout_of(cell), type_sizes[t]};
 }
 
 // All arrays are dense. A null pointer stands for what a layer does not have: biases, initial states (zeros then), an LSTM's cell states.

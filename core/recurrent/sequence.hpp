@@ -19,7 +19,9 @@ struct Step {
 template <class F> void each_step(const Sequence& sequence, std::size_t from, std::size_t to, bool backwards, F f)
 {
     const bool down = sequence.reverse != backwards;
-    const auto size = [&](std::size_t t) { return sequence.sizes ? static_cast<std::size_t>(sequence.sizes[t]) : sequence.batch; };
+    const auto size = [&](std::size_t t) {
+        return sequence.sizes ? static_cast<std::size_t>(sequence.sizes[t]) : sequence.batch;
+    };
     std::size_t row = 0;
     if (down)
         for (std::size_t t = 0; t < sequence.steps; ++t) row += size(t);
@@ -89,9 +91,11 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
         T* gates = static_cast<T*>(layer.gates);
         for (std::size_t end; from < to; from = end) {
             end = std::min(from + P::row_block, to);
-            for (std::size_t row = from; row < end; ++row) std::memcpy(gates + row * row_size, layer.biases, row_size * sizeof(T));
+            for (std::size_t row = from; row < end; ++row)
+                std::memcpy(gates + row * row_size, layer.biases, row_size * sizeof(T));
             P::add(end - from, layer.width, layout.columns * layer.hidden, x + from * layer.width, layer.width,
-                   static_cast<const T*>(layer.input_weights), gates + from * row_size + layout.first_input * layer.hidden, row_size);
+                   static_cast<const T*>(layer.input_weights),
+                   gates + from * row_size + layout.first_input * layer.hidden, row_size);
         }
     }
 
@@ -104,8 +108,8 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
             each_block(s, y, cells, layer, [&](std::size_t first, std::size_t end, const T* h, const T* c) {
                 const std::size_t row = s.row + first, rows = end - first;
                 T* g = gates + row * 4 * hidden;
-                P::add(rows, hidden, layout.columns * hidden, h, hidden, static_cast<const T*>(layer.weights), g + layout.first_state * hidden,
-                       4 * hidden, last_panel_first);
+                P::add(rows, hidden, layout.columns * hidden, h, hidden, static_cast<const T*>(layer.weights),
+                       g + layout.first_state * hidden, 4 * hidden, last_panel_first);
                 T* state = cells ? cells + (layer.keep ? row : first) * hidden : nullptr;
                 Kernel::forward(rows, hidden, g, h, layer.keep ? c : state, y + row * hidden, state, layer.keep);
             });
@@ -125,30 +129,40 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
                 const T* g = static_cast<const T*>(layer.gates) + row * 4 * hidden;
                 const T* grad_y = static_cast<const T*>(layer.grad_y) + row * hidden;
                 T *slope = slopes + row * 4 * hidden, *d = dh + first * hidden;
-                Kernel::backward(rows, hidden, g, h, c, cells ? cells + row * hidden : nullptr, grad_y, slope, d, dc ? dc + first * hidden : nullptr);
+                Kernel::backward(rows, hidden, g, h, c, cells ? cells + row * hidden : nullptr, grad_y, slope, d,
+                                 dc ? dc + first * hidden : nullptr);
                 if (!layer.weights) return;
-                P::add(rows, layout.columns * hidden, hidden, slope + layout.first_state * hidden, 4 * hidden, static_cast<const T*>(layer.weights), d,
-                       hidden, last_panel_first);
+                P::add(rows, layout.columns * hidden, hidden, slope + layout.first_state * hidden, 4 * hidden,
+                       static_cast<const T*>(layer.weights), d, hidden, last_panel_first);
             });
             last_panel_first = !last_panel_first;
         });
     }
 
-    static void gates(std::size_t rows, std::size_t hidden, void* gates, const void* h, const void* c, void* new_h, void* new_c, bool keep)
+    static void gates(std::size_t rows, std::size_t hidden, void* gates, const void* h, const void* c, void* new_h,
+                      void* new_c, bool keep)
     {
-        Kernel::forward(rows, hidden, static_cast<T*>(gates), static_cast<const T*>(h), static_cast<const T*>(c), static_cast<T*>(new_h),
-                        static_cast<T*>(new_c), keep);
+        Kernel::forward(rows, hidden, static_cast<T*>(gates), static_cast<const T*>(h), static_cast<const T*>(c),
+                        static_cast<T*>(new_h), static_cast<T*>(new_c), keep);
     }
-    static constexpr Recurrence table() { return {add_biases, multiply_input, forward, backward, join_products, gates}; }
+    static constexpr Recurrence table()
+    {
+        return {add_biases, multiply_input, forward, backward, join_products, gates};
+    }
 };
 
 template <class Isa> constexpr RecurrentKernels recurrent_kernels()
 {
-    return {{{{LayerLoops<Cell::lstm, Gates::isru, float, Isa>::table(), LayerLoops<Cell::lstm, Gates::isru, double, Isa>::table()},
-              {LayerLoops<Cell::lstm, Gates::exact, float, Isa>::table(), LayerLoops<Cell::lstm, Gates::exact, double, Isa>::table()}},
-             {{LayerLoops<Cell::gru, Gates::isru, float, Isa>::table(), LayerLoops<Cell::gru, Gates::isru, double, Isa>::table()},
-              {LayerLoops<Cell::gru, Gates::exact, float, Isa>::table(), LayerLoops<Cell::gru, Gates::exact, double, Isa>::table()}}},
-            {{Product<float, Isa>::size, Product<float, Isa>::pack}, {Product<double, Isa>::size, Product<double, Isa>::pack}}};
+    return {{{{LayerLoops<Cell::lstm, Gates::isru, float, Isa>::table(),
+               LayerLoops<Cell::lstm, Gates::isru, double, Isa>::table()},
+              {LayerLoops<Cell::lstm, Gates::exact, float, Isa>::table(),
+               LayerLoops<Cell::lstm, Gates::exact, double, Isa>::table()}},
+             {{LayerLoops<Cell::gru, Gates::isru, float, Isa>::table(),
+               LayerLoops<Cell::gru, Gates::isru, double, Isa>::table()},
+              {LayerLoops<Cell::gru, Gates::exact, float, Isa>::table(),
+               LayerLoops<Cell::gru, Gates::exact, double, Isa>::table()}}},
+            {{Product<float, Isa>::size, Product<float, Isa>::pack},
+             {Product<double, Isa>::size, Product<double, Isa>::pack}}};
 }
 
 }  // namespace

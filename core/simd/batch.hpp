@@ -18,8 +18,12 @@ namespace {
 
 struct scalar_isa {};  // stands where an xsimd architecture would
 
-template <class T, class Isa> struct vec_of { using type = xsimd::batch<T, Isa>; };
-template <class T> struct vec_of<T, scalar_isa> { using type = T; };
+template <class T, class Isa> struct vec_of {
+    using type = xsimd::batch<T, Isa>;
+};
+template <class T> struct vec_of<T, scalar_isa> {
+    using type = T;
+};
 template <class T, class Isa> using vec = typename vec_of<T, Isa>::type;
 
 template <class V> struct traits {
@@ -27,8 +31,16 @@ template <class V> struct traits {
     using isa = typename V::arch_type;
     static constexpr std::size_t lanes = V::size;
 };
-template <> struct traits<float> { using value = float; using isa = scalar_isa; static constexpr std::size_t lanes = 1; };
-template <> struct traits<double> { using value = double; using isa = scalar_isa; static constexpr std::size_t lanes = 1; };
+template <> struct traits<float> {
+    using value = float;
+    using isa = scalar_isa;
+    static constexpr std::size_t lanes = 1;
+};
+template <> struct traits<double> {
+    using value = double;
+    using isa = scalar_isa;
+    static constexpr std::size_t lanes = 1;
+};
 
 template <class V> using value_t = typename traits<V>::value;
 template <class V> using isa_t = typename traits<V>::isa;
@@ -52,20 +64,28 @@ template <class T> if_number<T> sqrt(T a) { return std::sqrt(a); }
 // Root and quotient as IEEE rounds them. On ARM xsimd gives its float32 approximations of the 32-bit processors, 2 ulp off, for both.
 #if defined(__aarch64__)
 inline xsimd::batch<float, xsimd::neon64> sqrt(const xsimd::batch<float, xsimd::neon64>& a) { return vsqrtq_f32(a); }
-inline xsimd::batch<float, xsimd::neon64> divide(const xsimd::batch<float, xsimd::neon64>& a, const xsimd::batch<float, xsimd::neon64>& b) { return vdivq_f32(a, b); }
+inline xsimd::batch<float, xsimd::neon64> divide(const xsimd::batch<float, xsimd::neon64>& a,
+                                                 const xsimd::batch<float, xsimd::neon64>& b)
+{
+    return vdivq_f32(a, b);
+}
 #endif
 template <class V> V divide(const V& a, const V& b) { return a / b; }
 
 // The greater and the lesser of a limit and a value, where a NaN in the value stays a NaN: x86 returns the second operand then, NEON the NaN.
 // By the instruction itself, because xsimd leaves the order of the operands open.
 #if defined(__AVX512F__)
-#define ISRLU_SECOND_WINS(op) else if constexpr (is_double<V>) return _mm512_##op##_pd(limit, x); else return _mm512_##op##_ps(limit, x);
+#define ISRLU_SECOND_WINS(op) \
+    else if constexpr (is_double<V>) return _mm512_##op##_pd(limit, x); else return _mm512_##op##_ps(limit, x);
 #elif defined(__AVX2__)
-#define ISRLU_SECOND_WINS(op) else if constexpr (is_double<V>) return _mm256_##op##_pd(limit, x); else return _mm256_##op##_ps(limit, x);
+#define ISRLU_SECOND_WINS(op) \
+    else if constexpr (is_double<V>) return _mm256_##op##_pd(limit, x); else return _mm256_##op##_ps(limit, x);
 #elif defined(__SSE2__)
-#define ISRLU_SECOND_WINS(op) else if constexpr (is_double<V>) return _mm_##op##_pd(limit, x); else return _mm_##op##_ps(limit, x);
+#define ISRLU_SECOND_WINS(op) \
+    else if constexpr (is_double<V>) return _mm_##op##_pd(limit, x); else return _mm_##op##_ps(limit, x);
 #else
-#define ISRLU_SECOND_WINS(op) else if constexpr (is_double<V>) return v##op##q_f64(limit, x); else return v##op##q_f32(limit, x);
+#define ISRLU_SECOND_WINS(op) \
+    else if constexpr (is_double<V>) return v##op##q_f64(limit, x); else return v##op##q_f32(limit, x);
 #endif
 template <class V> V at_least(V limit, V x)
 {
@@ -86,7 +106,8 @@ template <class V> V negative_within(V limit, V x)
 #if defined(__AVX2__) || defined(__aarch64__)
     if constexpr (!is_scalar<V> && !is_double<V>) {
         using S = xsimd::batch<std::int32_t, isa_t<V>>;
-        return xsimd::bitwise_cast<float>(S(xsimd::min(xsimd::bitwise_cast<std::int32_t>(x), xsimd::bitwise_cast<std::int32_t>(-limit))));
+        return xsimd::bitwise_cast<float>(
+            S(xsimd::min(xsimd::bitwise_cast<std::int32_t>(x), xsimd::bitwise_cast<std::int32_t>(-limit))));
     }
 #endif
     return at_most(constant<V>(0), at_least(-limit, x));
@@ -94,12 +115,20 @@ template <class V> V negative_within(V limit, V x)
 
 template <class V> bits_t<V> to_bits(V x)
 {
-    if constexpr (is_scalar<V>) { bits_t<V> b; std::memcpy(&b, &x, sizeof b); return b; }
+    if constexpr (is_scalar<V>) {
+        bits_t<V> b;
+        std::memcpy(&b, &x, sizeof b);
+        return b;
+    }
     else return xsimd::bitwise_cast<bits_of<value_t<V>>>(x);
 }
 template <class V> V from_bits(bits_t<V> b)
 {
-    if constexpr (is_scalar<V>) { V x; std::memcpy(&x, &b, sizeof x); return x; }
+    if constexpr (is_scalar<V>) {
+        V x;
+        std::memcpy(&x, &b, sizeof x);
+        return x;
+    }
     else return xsimd::bitwise_cast<value_t<V>>(b);
 }
 

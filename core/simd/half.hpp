@@ -9,13 +9,23 @@
 namespace isrlu {
 namespace {
 
-struct float16 { std::uint16_t bits; };
-struct bfloat16 { std::uint16_t bits; };
+struct float16 {
+    std::uint16_t bits;
+};
+struct bfloat16 {
+    std::uint16_t bits;
+};
 
 // The type that a stored type is computed in.
-template <class S> struct compute_of { using type = S; };
-template <> struct compute_of<float16> { using type = float; };
-template <> struct compute_of<bfloat16> { using type = float; };
+template <class S> struct compute_of {
+    using type = S;
+};
+template <> struct compute_of<float16> {
+    using type = float;
+};
+template <> struct compute_of<bfloat16> {
+    using type = float;
+};
 template <class S> using compute_t = typename compute_of<S>::type;
 
 // 16-bit words to and from the low halves of 32-bit lanes. xsimd does this lane by lane.
@@ -44,7 +54,8 @@ template <class V> void write_words(std::uint16_t* p, bits_t<V> words)
         const __m256i packed = _mm256_packus_epi32(words, words);  // within each half of the register
         _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
 #elif defined(__SSE2__)
-        const __m128i sign_extended = _mm_srai_epi32(_mm_slli_epi32(words, 16), 16);  // SSE2 packs with signed saturation only
+        const __m128i sign_extended =
+            _mm_srai_epi32(_mm_slli_epi32(words, 16), 16);  // SSE2 packs with signed saturation only
         _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi32(sign_extended, sign_extended));
 #else
         vst1_u16(p, vmovn_u32(words));
@@ -67,7 +78,10 @@ template <class V> void write(bfloat16* p, V x)
 // A batch of 32-bit lanes holds twice as many bfloat16: those at even places are one shift from being floats, those at odd places one mask, and the
 // two batches of results go back together. That is half the work of widening and packing. For results of bfloat16 alone: a NaN of theirs has an
 // empty lower half, be it handed on or made on the way.
-template <class V> bits_t<V> read_both(const bfloat16* p) { return bits_t<V>::load_unaligned(reinterpret_cast<const std::uint32_t*>(p)); }
+template <class V> bits_t<V> read_both(const bfloat16* p)
+{
+    return bits_t<V>::load_unaligned(reinterpret_cast<const std::uint32_t*>(p));
+}
 template <class V> V read_even(const bfloat16* p) { return from_bits<V>(read_both<V>(p) << 16); }
 template <class V> V read_odd(const bfloat16* p) { return from_bits<V>(read_both<V>(p) & bits_t<V>(0xffff0000u)); }
 template <class V> void write_both(bfloat16* p, V even, V odd)
@@ -120,10 +134,14 @@ template <class V> V read(const float16* p)
 }
 template <class V> void write(float16* p, V x)
 {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #elif defined(__F16C__)
-template <class V> V read(const float16* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+template <class V> V read(const float16* p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
 template <class V> void write(float16* p, V x)
 {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

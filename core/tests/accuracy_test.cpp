@@ -33,7 +33,9 @@ const Exact& exact(Function f, Type type, double alpha, const std::vector<double
 }
 
 // The largest error as a share of what is allowed.
-template <class Allowed> void check_errors(const char* what, const Case& c, double alpha, const Array& x, const Array& got, const std::vector<long double>& exact, Allowed allowed)
+template <class Allowed>
+void check_errors(const char* what, const Case& c, double alpha, const Array& x, const Array& got,
+                  const std::vector<long double>& exact, Allowed allowed)
 {
     double worst = 0;
     std::size_t place = 0;
@@ -42,9 +44,11 @@ template <class Allowed> void check_errors(const char* what, const Case& c, doub
         if (!(share <= worst)) worst = share == share ? share : HUGE_VAL, place = i;
     }
     if (std::getenv("ISRLU_TEST_VERBOSE"))
-        std::printf("%s %s %s, alpha %g: %.3f of the bound, at %.9g, %.3f ulp\n", c.kernels.name.data(), what, c.name().c_str(), alpha, worst, x.get(place),
+        std::printf("%s %s %s, alpha %g: %.3f of the bound, at %.9g, %.3f ulp\n", c.kernels.name.data(), what,
+                    c.name().c_str(), alpha, worst, x.get(place),
                     static_cast<double>(std::fabs(got.get(place) - exact[place])) / ulp(c.type, exact[place]));
-    CHECK(worst <= 1, what, " ", c.name(), ", alpha ", alpha, ", x ", x.get(place), ": ", got.get(place), " for ", exact[place], ", ", worst, " times the bound");
+    CHECK(worst <= 1, what, " ", c.name(), ", alpha ", alpha, ", x ", x.get(place), ": ", got.get(place), " for ",
+          exact[place], ", ", worst, " times the bound");
 }
 
 // Smallest number of accurate bits of rsqrt over two octaves, which stand for all.
@@ -57,7 +61,9 @@ double accurate_bits(const Kernels& kernels, Method method)
     kernels.rsqrt[int(Type::float32)][int(method)](x.at(), y.at(), x.size(), 0);
     double worst = 0;
     for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::fabs(y.get(i) * std::sqrt(x.get(i)) - 1));
-    if (std::getenv("ISRLU_TEST_VERBOSE")) std::printf("%s rsqrt %s: %.2f bits, %.5f %%\n", kernels.name.data(), method_names[int(method)].data(), -std::log2(worst), 100 * worst);
+    if (std::getenv("ISRLU_TEST_VERBOSE"))
+        std::printf("%s rsqrt %s: %.2f bits, %.5f %%\n", kernels.name.data(), method_names[int(method)].data(),
+                    -std::log2(worst), 100 * worst);
     return -std::log2(worst);
 }
 

@@ -31,10 +31,11 @@ template <class... Parts> std::string text(const Parts&... parts)
 }
 
 // CHECK(condition, what to print beside it if it fails...)
-#define CHECK(condition, ...)                                                                                                   \
-    do {                                                                                                                        \
-        const bool passed_ = (condition);                                                                                       \
-        ::isrlu::testing::checked(passed_, __FILE__, __LINE__, #condition, passed_ ? "" : ::isrlu::testing::text(__VA_ARGS__)); \
+#define CHECK(condition, ...)                                                          \
+    do {                                                                               \
+        const bool passed_ = (condition);                                              \
+        ::isrlu::testing::checked(passed_, __FILE__, __LINE__, #condition,             \
+                                  passed_ ? "" : ::isrlu::testing::text(__VA_ARGS__)); \
     } while (false)
 
 #define TEST(name)                                                                  \

@@ -12,10 +12,22 @@ namespace isrlu::testing {
 namespace {
 
 // Instruction sets by what the formula asks of them: the name decides how many terms are taken, `promise` how far the estimate may be off.
-struct Avx512 : xsimd::avx512f { static constexpr double promise = 0x1p-14; static constexpr bool fused = true; };
-struct Avx2 : xsimd::avx2 { static constexpr double promise = 1.5 * 0x1p-12; static constexpr bool fused = true; };
-struct Sse2 : xsimd::sse2 { static constexpr double promise = 1.5 * 0x1p-12; static constexpr bool fused = false; };
-struct Neon { static constexpr double promise = 0x1p-8; static constexpr bool fused = true; };
+struct Avx512 : xsimd::avx512f {
+    static constexpr double promise = 0x1p-14;
+    static constexpr bool fused = true;
+};
+struct Avx2 : xsimd::avx2 {
+    static constexpr double promise = 1.5 * 0x1p-12;
+    static constexpr bool fused = true;
+};
+struct Sse2 : xsimd::sse2 {
+    static constexpr double promise = 1.5 * 0x1p-12;
+    static constexpr bool fused = false;
+};
+struct Neon {
+    static constexpr double promise = 0x1p-8;
+    static constexpr bool fused = true;
+};
 
 double deviation = 0;  // of the estimate, in units of the promise
 
@@ -38,7 +50,10 @@ template <class T, class Isa> struct Model {
     friend bool operator<(Model a, Model b) { return a.v < b.v; }
     friend bool operator>=(Model a, Model b) { return a.v >= b.v; }
     friend bool operator==(Model a, Model b) { return a.v == b.v; }
-    friend Model fma(Model a, Model b, Model c) { return Model(Isa::fused ? std::fma(a.v, b.v, c.v) : a.v * b.v + c.v); }
+    friend Model fma(Model a, Model b, Model c)
+    {
+        return Model(Isa::fused ? std::fma(a.v, b.v, c.v) : a.v * b.v + c.v);
+    }
     friend Model fnma(Model a, Model b, Model c) { return fma(-a, b, c); }
     friend Model select(bool mask, Model a, Model b) { return mask ? a : b; }
     friend Model sqrt(Model a) { return Model(std::sqrt(a.v)); }
@@ -54,9 +69,11 @@ template <class T, class Isa> struct Model {
 namespace xsimd {
 template <class T, class Isa> static isrlu::testing::Model<T, Isa> rsqrt(isrlu::testing::Model<T, Isa> d)
 {
-    return isrlu::testing::Model<T, Isa>(static_cast<T>((1 + isrlu::testing::deviation * Isa::promise) / std::sqrt(static_cast<double>(d.v))));
+    return isrlu::testing::Model<T, Isa>(
+        static_cast<T>((1 + isrlu::testing::deviation * Isa::promise) / std::sqrt(static_cast<double>(d.v))));
 }
-template <class To, class T, class Isa> static isrlu::testing::Model<To, Isa> bitwise_cast(isrlu::testing::Model<T, Isa> a)
+template <class To, class T, class Isa>
+static isrlu::testing::Model<To, Isa> bitwise_cast(isrlu::testing::Model<T, Isa> a)
 {
     isrlu::testing::Model<To, Isa> b;
     std::memcpy(&b.v, &a.v, sizeof b.v);
@@ -68,10 +85,18 @@ template <class To, class T, class Isa> static isrlu::testing::Model<To, Isa> bi
 
 namespace isrlu {
 namespace {
-template <class T> struct vec_of<T, testing::Avx512> { using type = testing::Model<T, testing::Avx512>; };
-template <class T> struct vec_of<T, testing::Avx2> { using type = testing::Model<T, testing::Avx2>; };
-template <class T> struct vec_of<T, testing::Sse2> { using type = testing::Model<T, testing::Sse2>; };
-template <class T> struct vec_of<T, testing::Neon> { using type = testing::Model<T, testing::Neon>; };
+template <class T> struct vec_of<T, testing::Avx512> {
+    using type = testing::Model<T, testing::Avx512>;
+};
+template <class T> struct vec_of<T, testing::Avx2> {
+    using type = testing::Model<T, testing::Avx2>;
+};
+template <class T> struct vec_of<T, testing::Sse2> {
+    using type = testing::Model<T, testing::Sse2>;
+};
+template <class T> struct vec_of<T, testing::Neon> {
+    using type = testing::Model<T, testing::Neon>;
+};
 }  // namespace
 }  // namespace isrlu
 
@@ -99,10 +124,15 @@ template <class T, class Isa> void check_promise(const char* name)
                 const Alpha<V> one{V(a)};
                 const V input(static_cast<T>(x));
                 const double got = forward<Function::isru, Method::full, Alphas::one>(input, one).v;
-                const double got_slope = backward<Function::isru, Method::full, Alphas::one>(input, V(1), one, unused).v;
-                const auto where = [&] { return text(name, " ", type_names[int(type)], ", alpha ", alpha, ", x ", x, ", estimate off by ", off, " of the promise: "); };
+                const double got_slope =
+                    backward<Function::isru, Method::full, Alphas::one>(input, V(1), one, unused).v;
+                const auto where = [&] {
+                    return text(name, " ", type_names[int(type)], ", alpha ", alpha, ", x ", x, ", estimate off by ",
+                                off, " of the promise: ");
+                };
                 CHECK(std::fabs(got - exact) <= value_error(c, exact), where(), got, " for ", exact);
-                CHECK(std::fabs(got_slope - exact_slope) <= slope_error(c, exact_slope), where(), "f' ", got_slope, " for ", exact_slope);
+                CHECK(std::fabs(got_slope - exact_slope) <= slope_error(c, exact_slope), where(), "f' ", got_slope,
+                      " for ", exact_slope);
             }
         }
 }

@@ -41,7 +41,8 @@ TEST(backward_is_gradient_times_derivative)
             c.run().derivative(d.x.at(), slopes.at(), length, alpha);
             c.run().backward(d.x.at(), d.grad.at(), d.out.at(), length, alpha, nullptr);
             for (std::size_t i = 0; i < length; ++i)
-                CHECK(d.out.bits(i) == encode(c.type, d.grad.get(i) * slopes.get(i)), c.name(), ", alpha ", alpha, ", x ", d.x.get(i), ": ", d.out.get(i));
+                CHECK(d.out.bits(i) == encode(c.type, d.grad.get(i) * slopes.get(i)), c.name(), ", alpha ", alpha,
+                      ", x ", d.x.get(i), ": ", d.out.get(i));
         }
 }
 
@@ -57,9 +58,12 @@ TEST(backward_from_output_needs_no_input)
             c.run().backward_from_output(y.at(), d.grad.at(), d.out.at(), length, alpha, nullptr);
             for (std::size_t i = 0; i < length; ++i) {
                 const double grad = d.grad.get(i);
-                const long double of_y = grad * slope_from_output(c.function, y.get(i), a), of_x = grad * slope(c.function, d.x.get(i), a);
-                CHECK(std::fabs(d.out.get(i) - of_y) <= 4 * epsilon(c) * std::fabs(grad), c.name(), ", alpha ", alpha, ", y ", y.get(i), ": ", d.out.get(i), " for ", of_y);
-                CHECK(std::fabs(d.out.get(i) - of_x) <= 8 * epsilon(c) * std::fabs(grad), c.name(), ", alpha ", alpha, ", x ", d.x.get(i), ": ", d.out.get(i), " for ", of_x);
+                const long double of_y = grad * slope_from_output(c.function, y.get(i), a),
+                                  of_x = grad * slope(c.function, d.x.get(i), a);
+                CHECK(std::fabs(d.out.get(i) - of_y) <= 4 * epsilon(c) * std::fabs(grad), c.name(), ", alpha ", alpha,
+                      ", y ", y.get(i), ": ", d.out.get(i), " for ", of_y);
+                CHECK(std::fabs(d.out.get(i) - of_x) <= 8 * epsilon(c) * std::fabs(grad), c.name(), ", alpha ", alpha,
+                      ", x ", d.x.get(i), ": ", d.out.get(i), " for ", of_x);
             }
         }
     }
@@ -68,7 +72,8 @@ TEST(backward_from_output_needs_no_input)
 TEST(backward_from_output_of_special_outputs)
 {
     for (const Case& c : cases(kernels)) {
-        const double beyond = 1 + ulp(c.type, 1);  // f may round to a little more than its bound: no root of a negative number
+        const double beyond =
+            1 + ulp(c.type, 1);  // f may round to a little more than its bound: no root of a negative number
         const Array y(c.type, {std::nan(""), -1, -beyond, 0.0, -0.0, 0.5});
         const Array grad(c.type, y.size(), 1.5);
         Array out(c.type, y.size());
@@ -103,12 +108,16 @@ TEST(gradient_of_alpha)
                 long double total = 2, total_y = 2, size = 2;
                 for (std::size_t i = 0; i < length; ++i) {
                     const long double term = d.grad.get(i) * alpha_slope(f, d.x.get(i), a);
-                    const long double out = y.get(i), term_y = f == Function::isrlu && out >= 0 ? 0 : -d.grad.get(i) * out * out * out / 2;
+                    const long double out = y.get(i), term_y = f == Function::isrlu && out >= 0
+                                                                   ? 0
+                                                                   : -d.grad.get(i) * out * out * out / 2;
                     total += term, total_y += term_y, size += std::fabs(term);
-                    CHECK(std::fabs(sums.get(i) - 0.5 - term) <= share * std::fabs(term) + epsilon(c), c.name(), ", alpha ", alpha, ", x ", d.x.get(i), ": ", sums.get(i) - 0.5, " for ", term);
+                    CHECK(std::fabs(sums.get(i) - 0.5 - term) <= share * std::fabs(term) + epsilon(c), c.name(),
+                          ", alpha ", alpha, ", x ", d.x.get(i), ": ", sums.get(i) - 0.5, " for ", term);
                 }
                 CHECK(std::fabs(sum - total) <= share * size, c.name(), ", alpha ", alpha, ": ", sum, " for ", total);
-                CHECK(std::fabs(from_output - total_y) <= share * size, c.name(), ", alpha ", alpha, ": ", from_output, " for ", total_y);
+                CHECK(std::fabs(from_output - total_y) <= share * size, c.name(), ", alpha ", alpha, ": ", from_output,
+                      " for ", total_y);
             }
 }
 

@@ -23,7 +23,8 @@ void check_rounded(const std::string& what, const Numbers& inputs, const Array& 
 {
     for (std::size_t i = 0; i < all; ++i) {
         const bool both_nan = std::isnan(half.get(i)) && std::isnan(wide.get(i));
-        CHECK(both_nan || half.bits(i) == encode(half.type(), wide.get(i)), what, ", x ", inputs.half.get(i), ": ", half.get(i), " for ", wide.get(i));
+        CHECK(both_nan || half.bits(i) == encode(half.type(), wide.get(i)), what, ", x ", inputs.half.get(i), ": ",
+              half.get(i), " for ", wide.get(i));
     }
 }
 
@@ -45,7 +46,8 @@ TEST(reading_and_writing_keeps_every_number)
         if (c.function != Function::isrlu) return;
         Array out(c.type, all);
         c.run().forward(inputs.half.at(), out.at(), all, 0);  // alpha 0: f(x) = x
-        for (std::size_t i = 0; i < all; ++i) CHECK(same(out, i, inputs.half, i), c.name(), ", bits ", i, ": ", out.bits(i));
+        for (std::size_t i = 0; i < all; ++i)
+            CHECK(same(out, i, inputs.half, i), c.name(), ", bits ", i, ": ", out.bits(i));
     });
 }
 
@@ -104,8 +106,10 @@ template <class V, class Half> static void check_conversion(Type type, const cha
         for (std::size_t j = 0; j < lanes; ++j) {
             const double rounded = decode(type, encode(type, x[j]));
             const bool both_nan = std::isnan(x[j]) && std::isnan(decode(type, half[j].bits)) && std::isnan(back[j]);
-            CHECK(both_nan || half[j].bits == encode(type, x[j]), isa, " ", type_names[int(type)], ", x ", x[j], ": bits ", half[j].bits);
-            CHECK(both_nan || (back[j] == rounded && std::signbit(back[j]) == std::signbit(rounded)), isa, ": ", back[j], " for ", rounded);
+            CHECK(both_nan || half[j].bits == encode(type, x[j]), isa, " ", type_names[int(type)], ", x ", x[j],
+                  ": bits ", half[j].bits);
+            CHECK(both_nan || (back[j] == rounded && std::signbit(back[j]) == std::signbit(rounded)), isa, ": ",
+                  back[j], " for ", rounded);
         }
     }
 }

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "tests/check.hpp"
 #include "isa/dispatch.hpp"
+#include "tests/check.hpp"
 
 namespace isrlu::testing {
 namespace {

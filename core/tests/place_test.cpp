@@ -8,7 +8,8 @@
 namespace isrlu::testing {
 namespace {
 
-constexpr std::size_t sizes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 97, 1023, 1024, 1025};
+constexpr std::size_t sizes[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,    9,    15,  16,
+                                 17, 31, 32, 33, 63, 64, 65, 97, 1023, 1024, 1025};
 constexpr std::size_t offsets[] = {0, 1, 3};  // elements from the array's start: other lanes, other alignments
 constexpr std::size_t length = 1100;
 constexpr double guard = 42;
@@ -38,7 +39,8 @@ struct Whole {
 };
 
 // `piece` holds n results between guards; they are those of `whole` from `offset` on.
-void check_piece(const char* what, const Whole& w, const Array& whole, const Array& piece, std::size_t offset, std::size_t n)
+void check_piece(const char* what, const Whole& w, const Array& whole, const Array& piece, std::size_t offset,
+                 std::size_t n)
 {
     bool equal = true, untouched = true;
     for (std::size_t i = 0; i < piece.size(); ++i)
@@ -69,11 +71,13 @@ TEST(same_bits_at_every_position_and_length)
                 const Activation& run = c.run();
                 check("forward", w.forward, [&](void* out) { run.forward(x.at(offset), out, n, 3); });
                 check("derivative", w.derivative, [&](void* out) { run.derivative(x.at(offset), out, n, 3); });
-                check("backward", w.backward, [&](void* out) { run.backward(x.at(offset), grad.at(offset), out, n, 3, nullptr); });
+                check("backward", w.backward,
+                      [&](void* out) { run.backward(x.at(offset), grad.at(offset), out, n, 3, nullptr); });
                 if (!has_alpha(c.function)) continue;
                 check("lanes", w.lanes, [&](void* out) { run.forward_lanes(x.at(offset), out, n, alphas.at(offset)); });
-                check("backward lanes", w.backward_lanes,
-                      [&](void* out) { run.backward_lanes(x.at(offset), grad.at(offset), out, n, alphas.at(offset), nullptr); });
+                check("backward lanes", w.backward_lanes, [&](void* out) {
+                    run.backward_lanes(x.at(offset), grad.at(offset), out, n, alphas.at(offset), nullptr);
+                });
             }
     }
 }
@@ -89,15 +93,19 @@ TEST(same_bits_in_place)
             check_piece(what, w, expected, data, 0, length);
         };
         check("forward", w.forward, w.x, [&](void* p) { run.forward(p, p, length, 3); });
-        if (has_alpha(c.function)) check("forward lanes", w.lanes, w.x, [&](void* p) { run.forward_lanes(p, p, length, w.alphas.at()); });
+        if (has_alpha(c.function))
+            check("forward lanes", w.lanes, w.x, [&](void* p) { run.forward_lanes(p, p, length, w.alphas.at()); });
         check("derivative", w.derivative, w.x, [&](void* p) { run.derivative(p, p, length, 3); });
-        check("backward over the gradient", w.backward, w.grad, [&](void* p) { run.backward(w.x.at(), p, p, length, 3, nullptr); });
-        check("backward over the input", w.backward, w.x, [&](void* p) { run.backward(p, w.grad.at(), p, length, 3, nullptr); });
+        check("backward over the gradient", w.backward, w.grad,
+              [&](void* p) { run.backward(w.x.at(), p, p, length, 3, nullptr); });
+        check("backward over the input", w.backward, w.x,
+              [&](void* p) { run.backward(p, w.grad.at(), p, length, 3, nullptr); });
         // with the gradient of alpha, which needs what the gradient overwrites
         double apart = 0, over = 0;
         Array other(c.type, length);
         run.backward(w.x.at(), w.grad.at(), other.at(), length, 3, &apart);
-        check("backward with alpha's gradient", other, w.x, [&](void* p) { run.backward(p, w.grad.at(), p, length, 3, &over); });
+        check("backward with alpha's gradient", other, w.x,
+              [&](void* p) { run.backward(p, w.grad.at(), p, length, 3, &over); });
         CHECK(apart == over || (std::isnan(apart) && std::isnan(over)), c.name(), ": ", apart, " ", over);
         check_piece("backward with and without alpha's gradient", w, w.backward, other, 0, length);
     }
@@ -106,14 +114,16 @@ TEST(same_bits_in_place)
 TEST(same_bits_with_one_alpha_and_with_one_per_element)
 {
     for (const Case& c : cases(kernels))
-        for (const double alpha : has_alpha(c.function) ? std::vector{1.0, 0.3, 3.0, 0.0} : std::vector<double>{}) {  // 1 and 0 have ways of their own
+        for (const double alpha : has_alpha(c.function) ? std::vector{1.0, 0.3, 3.0, 0.0}
+                                                        : std::vector<double>{}) {  // 1 and 0 have ways of their own
             const Whole w(c);
             const Activation& run = c.run();
             const Array alphas(compute_type(c.type), length, alpha);
             Array one(c.type, length), lanes = one;
             const auto check = [&](const char* what) {
                 for (std::size_t i = 0; i < length; ++i)
-                    CHECK(same(one, i, lanes, i), what, " ", c.name(), ", alpha ", alpha, ", x ", w.x.get(i), ": ", one.get(i), " ", lanes.get(i));
+                    CHECK(same(one, i, lanes, i), what, " ", c.name(), ", alpha ", alpha, ", x ", w.x.get(i), ": ",
+                          one.get(i), " ", lanes.get(i));
             };
             run.forward(w.x.at(), one.at(), length, alpha);
             run.forward_lanes(w.x.at(), lanes.at(), length, alphas.at());

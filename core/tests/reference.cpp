@@ -17,10 +17,14 @@ struct Format {
 Format format(Type type)
 {
     switch (type) {
-    case Type::float32: return {24, -149, 127};
-    case Type::float64: return {53, -1074, 1023};
-    case Type::float16: return {11, -24, 15};
-    default: return {8, -133, 127};
+    case Type::float32:
+        return {24, -149, 127};
+    case Type::float64:
+        return {53, -1074, 1023};
+    case Type::float16:
+        return {11, -24, 15};
+    default:
+        return {8, -133, 127};
     }
 }
 
@@ -40,7 +44,8 @@ double decode_small(Format f, std::uint64_t bits)
 std::uint64_t encode_small(Format f, double value)
 {
     const int fraction_bits = f.digits - 1;
-    const std::uint64_t sign = std::signbit(value) ? 0x8000 : 0, infinity = std::uint64_t((1 << (15 - fraction_bits)) - 1) << fraction_bits;
+    const std::uint64_t sign = std::signbit(value) ? 0x8000 : 0,
+                        infinity = std::uint64_t((1 << (15 - fraction_bits)) - 1) << fraction_bits;
     if (std::isnan(value)) return sign | infinity | std::uint64_t(1) << (fraction_bits - 1);
     if (std::isinf(value)) return sign | infinity;
     if (value == 0) return sign;
@@ -78,14 +83,32 @@ double least_subnormal(Type type) { return std::ldexp(1, format(type).least); }
 
 double decode(Type type, std::uint64_t bits)
 {
-    if (type == Type::float64) { double x; std::memcpy(&x, &bits, 8); return x; }
-    if (type == Type::float32) { const auto low = static_cast<std::uint32_t>(bits); float x; std::memcpy(&x, &low, 4); return x; }
+    if (type == Type::float64) {
+        double x;
+        std::memcpy(&x, &bits, 8);
+        return x;
+    }
+    if (type == Type::float32) {
+        const auto low = static_cast<std::uint32_t>(bits);
+        float x;
+        std::memcpy(&x, &low, 4);
+        return x;
+    }
     return decode_small(format(type), bits);
 }
 std::uint64_t encode(Type type, double value)
 {
-    if (type == Type::float64) { std::uint64_t bits; std::memcpy(&bits, &value, 8); return bits; }
-    if (type == Type::float32) { const auto x = static_cast<float>(value); std::uint32_t bits; std::memcpy(&bits, &x, 4); return bits; }
+    if (type == Type::float64) {
+        std::uint64_t bits;
+        std::memcpy(&bits, &value, 8);
+        return bits;
+    }
+    if (type == Type::float32) {
+        const auto x = static_cast<float>(value);
+        std::uint32_t bits;
+        std::memcpy(&bits, &x, 4);
+        return bits;
+    }
     return encode_small(format(type), value);
 }
 
@@ -171,12 +194,18 @@ ErrorBound root_bound(const Kernels& kernels, Method method)
     const auto newton = [](double e) { return 1.5 * e * e * (1 + e); };  // what a step leaves of a relative error e
     const double e = estimate_error(kernels);
     switch (method) {
-    case Method::approx: return {e, 2};
-    case Method::newton1: return {newton(e), 3};
-    case Method::newton2: return {newton(newton(e)), 3};
-    case Method::kinney: return {0.0017524, 3};
-    case Method::table: return {0x1p-12, 2};
-    default: return {0, 2};
+    case Method::approx:
+        return {e, 2};
+    case Method::newton1:
+        return {newton(e), 3};
+    case Method::newton2:
+        return {newton(newton(e)), 3};
+    case Method::kinney:
+        return {0.0017524, 3};
+    case Method::table:
+        return {0x1p-12, 2};
+    default:
+        return {0, 2};
     }
 }
 double value_error(const Case& c, long double exact)
@@ -199,7 +228,9 @@ std::vector<double> samples(Type type, std::size_t n)
     std::vector<double> values(n);
     for (std::size_t i = 0; i < n; ++i) {
         double x = bend(random);
-        if (i % 2) do x = decode(type, random()); while (!std::isfinite(x));
+        if (i % 2) do
+                x = decode(type, random());
+            while (!std::isfinite(x));
         values[i] = decode(type, encode(type, x));
     }
     return values;

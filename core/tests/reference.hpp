@@ -53,7 +53,10 @@ struct Case {
     Type type;
     Method method;
     const Activation& run() const { return kernels.activation(function, type, method); }
-    double rounded(double alpha) const { return decode(compute_type(type), encode(compute_type(type), alpha)); }  // as the kernel sees it
+    double rounded(double alpha) const
+    {
+        return decode(compute_type(type), encode(compute_type(type), alpha));
+    }  // as the kernel sees it
     std::string name() const;
 };
 std::vector<Case> cases(const Kernels& kernels);

@@ -15,7 +15,11 @@ const std::vector<double> alphas = {1, 3, 0.1, 1e-6, 1e6, 1e-30, 1e30};  // not 
 struct Results {
     Array x, value, value_lanes, slope, slope_lanes;
     Results(const Case& c, const std::vector<double>& inputs, double alpha)
-        : x(c.type, inputs), value(c.type, x.size()), value_lanes(value), slope(value), slope_lanes(value)
+        : x(c.type, inputs),
+          value(c.type, x.size()),
+          value_lanes(value),
+          slope(value),
+          slope_lanes(value)
     {
         const std::size_t n = x.size();
         const Array each(compute_type(c.type), n, alpha);
@@ -41,7 +45,9 @@ struct Result {
 };
 
 // Calls f(Result) for every element, with alpha given in both ways.
-template <class F> void each_result(const std::vector<Case>& list, const std::vector<double>& inputs, const std::vector<double>& alpha_list, F f)
+template <class F>
+void each_result(const std::vector<Case>& list, const std::vector<double>& inputs,
+                 const std::vector<double>& alpha_list, F f)
 {
     for (const Case& c : list)
         for (const double alpha : alpha_list) {
@@ -49,7 +55,8 @@ template <class F> void each_result(const std::vector<Case>& list, const std::ve
             for (std::size_t i = 0; i < inputs.size(); ++i) {
                 const std::string where = text(c.name(), ", alpha ", alpha, ", x ", r.x.get(i));
                 f(Result{c, alpha, where, r.x, r.value, r.slope, i});
-                if (has_alpha(c.function)) f(Result{c, alpha, where + ", alpha per element", r.x, r.value_lanes, r.slope_lanes, i});
+                if (has_alpha(c.function))
+                    f(Result{c, alpha, where + ", alpha per element", r.x, r.value_lanes, r.slope_lanes, i});
             }
         }
 }
@@ -57,7 +64,8 @@ template <class F> void each_result(const std::vector<Case>& list, const std::ve
 void check_value(const Result& r)
 {
     const long double exact = value(r.c.function, r.x(), r.c.rounded(r.alpha));
-    if (std::fabs(exact) > largest(r.c.type)) CHECK(r.y() == std::copysign(infinity, r.x()), r.where, ": ", r.y(), " for ", exact);
+    if (std::fabs(exact) > largest(r.c.type))
+        CHECK(r.y() == std::copysign(infinity, r.x()), r.where, ": ", r.y(), " for ", exact);
     else CHECK(std::fabs(r.y() - exact) <= value_error(r.c, exact), r.where, ": ", r.y(), " for ", exact);
 }
 void check_slope(const Result& r)
@@ -77,7 +85,8 @@ TEST(positive_numbers_pass_bit_for_bit)
 {
     for (const Case& c : cases(kernels, Function::isrlu)) {
         const double tiny = least_subnormal(c.type);
-        each_result({c}, {0.0, -0.0, 0.1, 1, 1.5, 100, infinity, largest(c.type), tiny, 3 * tiny}, alphas, check_identity);
+        each_result({c}, {0.0, -0.0, 0.1, 1, 1.5, 100, infinity, largest(c.type), tiny, 3 * tiny}, alphas,
+                    check_identity);
     }
 }
 
@@ -106,7 +115,8 @@ TEST(alpha_0_is_the_identity)
             const double most = largest(c.type);
             std::vector<double> zeros = {0.0, -0.0};
             if (compute_type(c.type) == Type::float32) zeros.push_back(1e-60);  // 0 in float32
-            each_result({c}, {-infinity, -most, -3, -least_subnormal(c.type), -0.0, 0.0, 2, most, infinity}, zeros, check_identity);
+            each_result({c}, {-infinity, -most, -3, -least_subnormal(c.type), -0.0, 0.0, 2, most, infinity}, zeros,
+                        check_identity);
         }
 }
 
@@ -140,12 +150,13 @@ TEST(saturates_at_infinity)
 
 TEST(sigmoid_reaches_0_and_1)
 {
-    each_result(cases(kernels, Function::isru_sigmoid), {-infinity, infinity, -1e30, 1e30, 0, -0.0}, {1}, [](const Result& r) {
-        check_value(r);
-        check_slope(r);
-        const bool exact = r.c.method == Method::full || r.c.method == Method::ieee;
-        if (exact && std::isinf(r.x())) CHECK(r.y() == (r.x() > 0), r.where, ": ", r.y());
-    });
+    each_result(cases(kernels, Function::isru_sigmoid), {-infinity, infinity, -1e30, 1e30, 0, -0.0}, {1},
+                [](const Result& r) {
+                    check_value(r);
+                    check_slope(r);
+                    const bool exact = r.c.method == Method::full || r.c.method == Method::ieee;
+                    if (exact && std::isinf(r.x())) CHECK(r.y() == (r.x() > 0), r.where, ": ", r.y());
+                });
 }
 
 TEST(subnormal_numbers_are_not_flushed)
@@ -153,9 +164,11 @@ TEST(subnormal_numbers_are_not_flushed)
     for (const Function f : {Function::isrlu, Function::isru})
         for (const Case& c : cases(kernels, f)) {
             std::vector<double> inputs;
-            for (const double k : {1, 2, 3, 100, 127, 1023}) inputs.insert(inputs.end(), {-k * least_subnormal(c.type), k * least_subnormal(c.type)});
+            for (const double k : {1, 2, 3, 100, 127, 1023})
+                inputs.insert(inputs.end(), {-k * least_subnormal(c.type), k * least_subnormal(c.type)});
             each_result({c}, inputs, alphas, [](const Result& r) {
-                CHECK(r.y() != 0 || r.alpha > 1e6, r.where);  // beyond it float16's subnormal numbers are well inside saturation
+                CHECK(r.y() != 0 || r.alpha > 1e6,
+                      r.where);  // beyond it float16's subnormal numbers are well inside saturation
                 check_value(r);
                 check_slope(r);
             });
@@ -182,17 +195,21 @@ TEST(rsqrt_of_every_kind_of_number)
         for (int m = 0; m < method_count; ++m) {
             const Type type{t};
             const double tiny = least_subnormal(type);
-            const Array x(type, {0.0, -0.0, infinity, -infinity, -1, -tiny, nan, -nan, -largest(type), tiny, 3 * tiny, 100 * tiny, 1, 2, 4, largest(type)});
+            const Array x(type, {0.0, -0.0, infinity, -infinity, -1, -tiny, nan, -nan, -largest(type), tiny, 3 * tiny,
+                                 100 * tiny, 1, 2, 4, largest(type)});
             Array y(type, x.size());
             kernels.rsqrt[t][m](x.at(), y.at(), x.size(), 0);
-            const auto where = [&](std::size_t i) { return text("rsqrt ", type_names[t], " ", method_names[m], ", x ", x.get(i), ": ", y.get(i)); };
+            const auto where = [&](std::size_t i) {
+                return text("rsqrt ", type_names[t], " ", method_names[m], ", x ", x.get(i), ": ", y.get(i));
+            };
             CHECK(y.get(0) == infinity, where(0));
             CHECK(y.get(1) == -infinity, where(1));
             CHECK(y.get(2) == 0 && !std::signbit(y.get(2)), where(2));
             for (std::size_t i = 3; i < 9; ++i) CHECK(std::isnan(y.get(i)), where(i));
             for (std::size_t i = 9; i < x.size(); ++i) {
                 const long double exact = 1 / std::sqrt(static_cast<long double>(x.get(i)));
-                CHECK(std::fabs(y.get(i) - exact) <= value_error({kernels, Function::isru, type, Method(m)}, exact), where(i), " for ", exact);
+                CHECK(std::fabs(y.get(i) - exact) <= value_error({kernels, Function::isru, type, Method(m)}, exact),
+                      where(i), " for ", exact);
             }
         }
 }

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "isa/dispatch.hpp"
 #include "activation/threaded.hpp"
+#include "isa/dispatch.hpp"
 #include "tests/reference.hpp"
 
 namespace isrlu::testing {
@@ -16,16 +16,21 @@ int thread_count = 1;
 int calls = 0;  // of parallel_for
 
 // What libtorch's torch_parallel_for does, with threads of the standard library.
-std::int32_t on_threads(std::int64_t begin, std::int64_t end, std::int64_t grain, void (*f)(std::int64_t, std::int64_t, void*), void* context)
+std::int32_t on_threads(std::int64_t begin, std::int64_t end, std::int64_t grain,
+                        void (*f)(std::int64_t, std::int64_t, void*), void* context)
 {
     ++calls;
     const std::int64_t piece = std::max(grain, (end - begin + thread_count - 1) / thread_count);
     std::vector<std::thread> pool;
-    for (std::int64_t from = begin; from < end; from += piece) pool.emplace_back(f, from, std::min(end, from + piece), context);
+    for (std::int64_t from = begin; from < end; from += piece)
+        pool.emplace_back(f, from, std::min(end, from + piece), context);
     for (std::thread& each : pool) each.join();
     return 0;
 }
-std::int32_t fails(std::int64_t, std::int64_t, std::int64_t, void (*)(std::int64_t, std::int64_t, void*), void*) { return 1; }
+std::int32_t fails(std::int64_t, std::int64_t, std::int64_t, void (*)(std::int64_t, std::int64_t, void*), void*)
+{
+    return 1;
+}
 
 // Threads for one scope; 0: no parallel_for at all.
 struct Threads {
@@ -41,9 +46,15 @@ struct Tensor {
     std::size_t channel(std::size_t i) const { return i / inner % channels; }
     std::string name() const { return text(type_names[int(type)], " [", outer, ", ", channels, ", ", inner, "]"); }
 
-    Tensor(Type type, std::size_t outer, std::size_t channels, std::size_t inner) : type(type), outer(outer), channels(channels), inner(inner)
+    Tensor(Type type, std::size_t outer, std::size_t channels, std::size_t inner)
+        : type(type),
+          outer(outer),
+          channels(channels),
+          inner(inner)
     {
-        for (std::size_t i = 0; i < size; ++i) x.set(i, static_cast<double>(i * 37 % 1009) / 100 - 7), grad.set(i, static_cast<double>(i * 13 % 101) / 50 - 0.7);
+        for (std::size_t i = 0; i < size; ++i)
+            x.set(i, static_cast<double>(i * 37 % 1009) / 100 - 7),
+                grad.set(i, static_cast<double>(i * 13 % 101) / 50 - 0.7);
         for (std::size_t c = 0; c < channels; ++c) alphas.set(c, static_cast<double>(c % 7) / 2);  // 0 and 1 among them
     }
 };
@@ -52,7 +63,12 @@ struct Outcome {
     Array forward, backward, from_output;
     std::vector<double> alpha_grad, alpha_grad_from_output;
 
-    Outcome(Bound k, const Tensor& t, int threads) : forward(t.type, t.size), backward(forward), from_output(forward), alpha_grad(t.channels, 9), alpha_grad_from_output(t.channels, 9)
+    Outcome(Bound k, const Tensor& t, int threads)
+        : forward(t.type, t.size),
+          backward(forward),
+          from_output(forward),
+          alpha_grad(t.channels, 9),
+          alpha_grad_from_output(t.channels, 9)
     {
         const Threads scope(threads);
         isrlu::forward(k, t.x.at(), forward.at(), t.shape());
@@ -70,7 +86,8 @@ void check_values(Bound k, const Tensor& t, const Outcome& got)
     CHECK(got.forward == expected, "forward ", t.name());
     k.activation->backward_lanes(t.x.at(), t.grad.at(), expected.at(), t.size, alphas.at(), nullptr);
     CHECK(got.backward == expected, "backward ", t.name());
-    k.activation->backward_from_output_lanes(got.forward.at(), t.grad.at(), expected.at(), t.size, alphas.at(), nullptr);
+    k.activation->backward_from_output_lanes(got.forward.at(), t.grad.at(), expected.at(), t.size, alphas.at(),
+                                             nullptr);
     CHECK(got.from_output == expected, "backward from output ", t.name());
 
     std::vector<double> exact(t.channels), sizes(t.channels);
@@ -80,7 +97,9 @@ void check_values(Bound k, const Tensor& t, const Outcome& got)
         exact[t.channel(i)] += term, sizes[t.channel(i)] += std::fabs(term);
     }
     const double share = t.type == Type::float64 ? 1e-13 : 1e-6;
-    for (std::size_t c = 0; c < t.channels; ++c) CHECK(std::fabs(got.alpha_grad[c] - exact[c]) <= share * sizes[c], t.name(), ", channel ", c, ": ", got.alpha_grad[c], " for ", exact[c]);
+    for (std::size_t c = 0; c < t.channels; ++c)
+        CHECK(std::fabs(got.alpha_grad[c] - exact[c]) <= share * sizes[c], t.name(), ", channel ", c, ": ",
+              got.alpha_grad[c], " for ", exact[c]);
 }
 
 void check_tensor(const Kernels& kernels, const Tensor& t)
@@ -90,8 +109,10 @@ void check_tensor(const Kernels& kernels, const Tensor& t)
     check_values(k, t, one);
     for (const int threads : {2, 7}) {
         const Outcome many(k, t, threads);
-        CHECK(one.forward == many.forward && one.backward == many.backward && one.from_output == many.from_output, t.name(), ", ", threads, " threads");
-        CHECK(one.alpha_grad == many.alpha_grad && one.alpha_grad_from_output == many.alpha_grad_from_output, "alpha's gradient ", t.name(), ", ", threads, " threads");
+        CHECK(one.forward == many.forward && one.backward == many.backward && one.from_output == many.from_output,
+              t.name(), ", ", threads, " threads");
+        CHECK(one.alpha_grad == many.alpha_grad && one.alpha_grad_from_output == many.alpha_grad_from_output,
+              "alpha's gradient ", t.name(), ", ", threads, " threads");
     }
 }
 
@@ -117,7 +138,8 @@ TEST(channels_in_every_layout_and_on_any_number_of_threads)
         for (const std::size_t inner : {1, 2, 63, 64, 1000}) {
             const std::size_t outer = std::max<std::size_t>(1, enough / (channels * inner));
             for (int t = 0; t < type_count; ++t)
-                if (channels * inner <= enough || (Type(t) == Type::float32 && inner <= 64)) check_tensor(kernels, {Type(t), outer, channels, inner});
+                if (channels * inner <= enough || (Type(t) == Type::float32 && inner <= 64))
+                    check_tensor(kernels, {Type(t), outer, channels, inner});
         }
     check_tensor(kernels, {Type::float64, 1, 500, 1000});
     check_tensor(kernels, {Type::bfloat16, 1, 64, 1000});
@@ -155,7 +177,10 @@ TEST(a_failing_thread_pool_is_an_error)
     const Tensor t(Type::float32, 1, 1, 100003);
     Array out(t.type, t.size);
     set_parallel_for(fails);
-    const std::string message = message_of([&] { isrlu::forward({&kernels.activation(Function::isrlu, t.type, Method::full), t.type}, t.x.at(), out.at(), t.size, 1); });
+    const std::string message = message_of([&] {
+        isrlu::forward({&kernels.activation(Function::isrlu, t.type, Method::full), t.type}, t.x.at(), out.at(), t.size,
+                       1);
+    });
     set_parallel_for(nullptr);
     CHECK(contains(message, "thread pool"), message);
 }
@@ -170,11 +195,15 @@ TEST_ONCE(an_instruction_set_can_be_forced)
         return message_of([] { active(); });
     };
 #if defined(__x86_64__) || defined(_M_X64)
-    CHECK(contains(with("neon"), "ISRLU_SIMD: instruction set 'neon' is not available here: this CPU has scalar"), with("neon"));
+    CHECK(contains(with("neon"), "ISRLU_SIMD: instruction set 'neon' is not available here: this CPU has scalar"),
+          with("neon"));
 #else
-    CHECK(contains(with("avx2"), "ISRLU_SIMD: instruction set 'avx2' is not available here: this CPU has scalar"), with("avx2"));
+    CHECK(contains(with("avx2"), "ISRLU_SIMD: instruction set 'avx2' is not available here: this CPU has scalar"),
+          with("avx2"));
 #endif
-    CHECK(contains(with("mmx"), "ISRLU_SIMD: unknown instruction set 'mmx': known are scalar, sse2, avx2, avx512, neon"), with("mmx"));
+    CHECK(
+        contains(with("mmx"), "ISRLU_SIMD: unknown instruction set 'mmx': known are scalar, sse2, avx2, avx512, neon"),
+        with("mmx"));
     CHECK(with("scalar").empty(), with("scalar"));
     CHECK(&active() == &kernels_named("scalar"), active().name);
     CHECK(available().front() == &kernels_named("scalar"), "scalar code runs everywhere");

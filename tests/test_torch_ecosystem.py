@@ -86,6 +86,15 @@ def test_compile_takes_alpha_as_an_argument() -> None:
         torch.testing.assert_close(compiled(images(), alpha), it.isrlu(images(), alpha))
 
 
+def test_the_tail_of_a_compiled_sigmoid() -> None:
+    """Subnormal values are kept down to where x^2 overflows: docs/torch.md."""
+    x = torch.tensor([-1e18, -3.6e19, -3.8e19, -1e21]).repeat(8)
+    eager, compiled = it.isru_sigmoid(x), torch.compile(it.isru_sigmoid, fullgraph=True)(x)
+    assert (eager > 0).all() and eager[1] < torch.finfo(torch.float32).tiny
+    assert torch.equal(compiled[:4] > 0, torch.tensor([True, True, False, False]))
+    torch.testing.assert_close(compiled[1], eager[1], rtol=1e-4, atol=0)
+
+
 @pytest.mark.parametrize("strict", (False, True))
 def test_export(strict: bool) -> None:
     module = block().eval()

@@ -196,7 +196,7 @@ void add_fast_function(nb::module_& m, const char* name, FastCall f, const char*
     static std::deque<PyMethodDef> definitions;  // Python keeps pointers to them
     const auto cast = reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
     definitions.push_back({name, cast, METH_FASTCALL, doc});
-    m.attr(name) = nb::steal(PyCFunction_New(&definitions.back(), nullptr));
+    m.attr(name) = nb::steal(PyCFunction_NewEx(&definitions.back(), nullptr, m.attr("__name__").ptr()));
 }
 
 void add_tensor_functions(nb::module_& m)

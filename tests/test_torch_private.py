@@ -1,0 +1,79 @@
+"""The private names of PyTorch that isrlu.torch uses: each is there today, and can be missing."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from isrlu.torch import _private
+
+# One name is missing while isrlu.torch is imported. Values, gradients, in place, modules, swap and layers
+# must be right all the same.
+PROGRAM = """
+import sys, torch
+from torch import nn
+from torch.autograd import forward_ad
+owner, _, name = sys.argv[1].rpartition(".")
+target = {"forward_ad": forward_ad}.get(owner, torch)
+if target is torch:
+    for part in owner.split("."):
+        target = getattr(target, part)
+value = getattr(target, name)
+delattr(target, name)
+import isrlu.torch
+setattr(target, name, value)  # PyTorch uses some of them itself
+from isrlu import _core
+x = torch.randn(50, dtype=torch.float64, requires_grad=True)
+y = isrlu.torch.isrlu(x, 3.0)
+expected = torch.where(x >= 0, x, x / torch.sqrt(1 + 3.0 * x * x))
+assert torch.allclose(y, expected, rtol=1e-14, atol=0)
+(grad,) = torch.autograd.grad(y.sum(), x)
+assert torch.allclose(grad, torch.autograd.grad(expected.sum(), x)[0], rtol=1e-12, atol=0)
+z = x.detach().clone()
+assert isrlu.torch.isrlu(z, 3.0, inplace=True) is z and torch.allclose(z, expected, rtol=1e-14, atol=0)
+model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+seen = []
+model[1].register_forward_hook(lambda *_: seen.append(1))
+isrlu.torch.swap(model, {nn.ReLU: isrlu.torch.ISRLU})
+model(torch.zeros(1, 2))
+assert seen
+output, _ = isrlu.torch.LSTM(3, 4)(torch.randn(5, 2, 3))
+output.sum().backward()
+print("kernels" if _core.are_plain(z) else "formula")
+"""
+DELETABLE = [path for path in _private.WATCHERS.values()] + [f"forward_ad.{name}" for name in _private.OF_FORWARD_AD]
+
+
+def test_names_are_there() -> None:
+    """In the PyTorch that is tested; where this fails, `_private` wants a look at what took their place."""
+    assert all(_private.find(path) is not None for path in _private.WATCHERS.values())
+    assert all(hasattr(Tensor, name) for name in _private.OF_TENSORS)
+    assert all(hasattr(forward_ad, name) for name in _private.OF_FORWARD_AD)
+    assert all(hasattr(nn.Module(), name) for name in _private.HOOKS)
+    assert _private.find("_C._functorch.get_dynamic_layer_stack_depth") is not None
+    assert _private.quick_apply(torch.autograd.Function) is not torch.autograd.Function.apply
+    assert not _private.is_transformed()
+    assert _private.find("_C.no_such_name.at_all") is None
+
+
+@pytest.mark.parametrize("name", DELETABLE)
+def test_a_missing_name_leaves_the_formula(name) -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, name], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["formula"]
+
+
+@pytest.mark.parametrize("name", _private.OF_TENSORS)
+def test_a_missing_attribute_of_tensors_leaves_the_formula(name, monkeypatch) -> None:
+    """Tensor's C type can't lose an attribute: `connect` is told of one more that it never had."""
+    monkeypatch.setattr(_private, "OF_TENSORS", (name, f"{name}_of_a_later_pytorch"))
+    assert not _private.connect(lambda *_: None)
+
+
+def test_nothing_missing_means_kernels() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, "_C._tracer_warn_use_python"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["kernels"]

@@ -25,11 +25,9 @@ class Activation(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, alpha: float | Tensor, made: tuple[Tensor], kernel: int, inplace: bool) -> Tensor:
         if inplace:
             ctx.mark_dirty(x)
-        if isinstance(alpha, Tensor):
-            ctx.save_for_backward(x, alpha)
-        else:
-            ctx.save_for_backward(x)
-        ctx.call = kernel, alpha if isinstance(alpha, float | int) else None, inplace
+        learned = isinstance(alpha, Tensor)
+        ctx.save_for_backward(x, alpha) if learned else ctx.save_for_backward(x)
+        ctx.call = kernel, None if learned else alpha, inplace
         return made[0]
 
     @staticmethod

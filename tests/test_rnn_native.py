@@ -321,6 +321,7 @@ def per_instruction_set() -> dict[str, np.ndarray]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("simd", isrlu.simd_available())
 def test_every_instruction_set_agrees(per_instruction_set, simd) -> None:
     figures, reference = per_instruction_set[simd], per_instruction_set["scalar"]

@@ -42,6 +42,7 @@ def test_in_place_needs_the_memory_of_relu(architecture: int) -> None:
         assert peaks["isrlu", False] > peaks["isrlu", True]
 
 
+@pytest.mark.slow
 def test_command(tmp_path) -> None:
     path = tmp_path / "figures.json"
     options = ["--size", "16", "--threads", "1", "--rounds", "2", "--no-steps", "--json", str(path)]

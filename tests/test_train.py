@@ -223,6 +223,7 @@ def test_a_run_of_a_grid_with_a_damaged_checkpoint_starts_anew(tmp_path: Path, a
     assert run.status == "done" and {**run.result["history"], "seconds": 0.0} == expected
 
 
+@pytest.mark.slow
 def test_only_the_command_is_one_of_several_processes(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")  # a scheduler may have left it
     assert train(SMALL, arrays).test_accuracy
@@ -258,6 +259,7 @@ def isrlu(
 TRAIN = ("train", "--data", "digits", "--activation", "relu", "--width", "16", "--epochs", "2", "--threads", "1")
 
 
+@pytest.mark.slow
 def test_command_writes_the_result(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -279,6 +281,7 @@ def test_command_writes_the_result(tmp_path: Path) -> None:
     assert len(record["history"]["test_steps"]) == 6
 
 
+@pytest.mark.slow
 def test_command_without_a_terminal_prints_a_line_at_each_look() -> None:
     done = isrlu(*TRAIN, "--epochs", "1", "--batch", "10")  # more steps than lie between two points of the loss
     assert done.returncode == 0, done.stderr
@@ -304,6 +307,7 @@ def test_command_tells_mistakes_in_one_line(arguments: tuple[str, ...], message:
     assert done.stderr.strip() == message
 
 
+@pytest.mark.slow
 def test_command_tells_divergence(tmp_path: Path) -> None:
     done = isrlu(*TRAIN, "--activation", "elu", "--alpha", "1e38", "--json", str(tmp_path / "run.json"))
     assert done.returncode == 1
@@ -311,6 +315,7 @@ def test_command_tells_divergence(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run.json").read_text())["status"] == "diverged"
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_loses_no_epoch(tmp_path: Path) -> None:
     """The disk is full for every file of more than 10 kB: less than a checkpoint."""
     limit = (10_000, 10_000)
@@ -325,6 +330,7 @@ def test_a_full_disk_is_one_line_and_loses_no_epoch(tmp_path: Path) -> None:
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
+@pytest.mark.slow
 def test_torchrun_shares_the_batches(tmp_path: Path) -> None:
     """Two processes of half a batch each are one of a whole batch: the same images, and the same first gradient.
 
@@ -343,6 +349,7 @@ def test_torchrun_shares_the_batches(tmp_path: Path) -> None:
         assert (even - whole).abs().max() < 1e-12 * whole.abs().max()  # of sums over 25 and 50 images, in float64
 
 
+@pytest.mark.slow
 def test_the_command_under_torchrun(tmp_path: Path) -> None:
     for name, program in (("one", (sys.executable,)), ("two", TORCHRUN)):
         options = ("--pkeep", "1", "--steps", "1", "--json", str(tmp_path / f"{name}.json"))

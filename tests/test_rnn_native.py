@@ -74,6 +74,7 @@ def test_kernels_are_the_formula(mode, gates, sizes, reverse, hidden, dtype) -> 
         assert_near(ours, formula, dtype, "gradient")
 
 
+@pytest.mark.slow
 @both
 @all_gates
 def test_second_derivatives_go_through_the_formula(mode, gates) -> None:

@@ -30,7 +30,7 @@ def test_a_wrong_contender_is_not_timed() -> None:
         calls.check("isrlu", torch.tanh)
 
 
-@pytest.mark.parametrize("architecture", (1, 2))
+@pytest.mark.parametrize("architecture", (1, pytest.param(2, marks=pytest.mark.slow)))
 def test_in_place_needs_the_memory_of_relu(architecture: int) -> None:
     peaks = {
         (name, inplace): steps.peak_memory(steps.training_step(architecture, name, inplace, batch=50))

@@ -63,6 +63,7 @@ def test_compile_for_any_size() -> None:
         torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.slow
 def test_compile_fuses_the_formula_with_its_neighbours() -> None:
     from torch._inductor.utils import run_and_get_code
 

@@ -14,6 +14,7 @@ import torch
 from mnist_program import small_data
 
 from isrlu._errors import UserError
+from isrlu.cli import main
 from isrlu.paper.mnist import train as training
 from isrlu.paper.mnist.spec import Spec
 from isrlu.paper.mnist.train import History, train
@@ -301,10 +302,17 @@ def test_command_without_a_terminal_prints_a_line_at_each_look() -> None:
         ),
     ],
 )
-def test_command_tells_mistakes_in_one_line(arguments: tuple[str, ...], message: str) -> None:
-    done = isrlu("train", *arguments)
-    assert done.returncode == 2
-    assert done.stderr.strip() == message
+def test_command_tells_mistakes_in_one_line(
+    arguments: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["isrlu", "train", *arguments])
+    with pytest.raises(SystemExit) as exit_code:
+        main()
+    assert exit_code.value.code == 2
+    assert capsys.readouterr().err.strip() == message
 
 
 @pytest.mark.slow

@@ -14,15 +14,11 @@ with warnings.catch_warnings():
     from keras import layers, ops
 
 from isrlu.keras import ISRLU, ISRU, isrlu, isru, isru_sigmoid
-from isrlu.testing import check, questions
+from isrlu.testing import alpha_derivative, check, expect, questions, reference
 from isrlu.testing._frameworks import VJP
 
 FUNCTIONS = [isrlu, isru, isru_sigmoid]
 on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="a check of the backend torch")
-
-
-def _negative(x: np.ndarray, alpha: float) -> np.ndarray:
-    return x / np.sqrt(1 + alpha * x * x)
 
 
 def _data(*shape: int) -> np.ndarray:
@@ -54,9 +50,9 @@ def test_integers_in_mixed_precision_become_what_is_announced() -> None:
 def test_number_and_tensor_alpha_agree() -> None:
     x = _data(4, 5)
     for function in (isrlu, isru):
-        number = ops.convert_to_numpy(function(x, 3.0))
-        np.testing.assert_allclose(number, ops.convert_to_numpy(function(x, np.full(5, 3.0, "float32"))), rtol=1e-6)
-        np.testing.assert_allclose(number[x < 0], _negative(x, 3.0)[x < 0], rtol=1e-6)
+        for alpha in (3.0, np.full(5, 3.0, "float32")):
+            y = ops.convert_to_numpy(function(x, alpha))
+            check(expect(function.__name__, x, 3.0), f"keras-{keras.backend.backend()}", f=y)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -113,7 +109,7 @@ def _round_trip(model, x: np.ndarray, folder: Path):
 
 def test_learnable_alpha_is_learned_and_stays_positive() -> None:
     x = _data(512, 2)
-    target = np.where(x >= 0, x, _negative(x, np.array([0.2, 5.0])))
+    target = reference("isrlu", x, [0.2, 5.0])
     model = keras.Sequential([keras.Input((2,)), ISRLU(learnable=True)])
     model.compile(keras.optimizers.Adam(0.05), "mse")
     model.fit(x, target, epochs=40, batch_size=64, verbose=0)
@@ -132,6 +128,7 @@ def test_second_derivatives_with_a_tensor_as_alpha(layer) -> None:
         (slope,) = torch.autograd.grad(activation(x).sum(), x, create_graph=True)
         return torch.autograd.grad(slope.square().sum(), x)
 
+    # The table of bounds ends at the first derivative.
     torch.testing.assert_close(penalty(layer(3.0, learnable=True)), penalty(layer(3.0)), rtol=1e-4, atol=1e-6)
 
 
@@ -140,15 +137,15 @@ def test_shared_alpha_gets_the_sum_of_the_gradients() -> None:
     model = keras.Sequential([keras.Input((6,)), ISRLU(learnable=True, shared_axes=1)])
     model.compile(keras.optimizers.SGD(1.0), loss=lambda _, y: ops.sum(y) / 16)
     model.fit(x, np.zeros((16, 6), "float32"), batch_size=16, verbose=0, shuffle=False)
-    step = -np.sum(-(_negative(x, 1.0) ** 3) / 2) / 16
-    np.testing.assert_allclose(ops.convert_to_numpy(model.layers[0].log_alpha), [step], rtol=1e-5)
+    step = -np.sum(alpha_derivative("isrlu", x)) / 16
+    np.testing.assert_allclose(ops.convert_to_numpy(model.layers[0].log_alpha), [step], rtol=1e-5)  # a sum of 96
 
 
 def test_mixed_precision_keeps_alpha_in_float32() -> None:
     layer = ISRLU(0.1, learnable=True, dtype="mixed_bfloat16")
     y = layer(_data(4, 3))
     assert keras.backend.standardize_dtype(y.dtype) == "bfloat16"
-    np.testing.assert_allclose(ops.convert_to_numpy(layer.alpha), 0.1, rtol=1e-6)
+    np.testing.assert_allclose(ops.convert_to_numpy(layer.alpha), 0.1, rtol=1e-6)  # exp(log 0.1): no bound of ours
 
 
 @pytest.mark.parametrize("size", [1, 7])
@@ -174,7 +171,7 @@ def test_exported_model_runs_in_onnxruntime(tmp_path: Path) -> None:
     model.export(tmp_path / "model.onnx", format="onnx", verbose=False)
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
     (actual,) = session.run(None, {session.get_inputs()[0].name: x})
-    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)  # of dense layers in two libraries
 
 
 @pytest.mark.parametrize("alpha", [-1, math.nan, math.inf])

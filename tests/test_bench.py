@@ -74,7 +74,11 @@ def test_bench_numpy():
         ("bench kernels --size 64 --rounds 2 --markdown /dev", "cannot write /dev: Is a directory: give another place"),
         ("bench numpy --size 64 --rounds 2 --json /dev", "cannot write /dev: Is a directory: give another place"),
         ("bench numpy --rounds 2 --size 99999999999999", "this machine has not enough memory for it: ask for less"),
-        ("bench torch --rounds 2 --size 99999999999999", "this machine has not enough memory for it: ask for less"),
+        pytest.param(
+            "bench torch --rounds 2 --size 99999999999999",
+            "this machine has not enough memory for it: ask for less",
+            marks=pytest.mark.slow,  # it compiles the formula first
+        ),
     ],
 )
 def test_a_mistake_is_one_line(arguments, message, monkeypatch, capsys):

@@ -20,6 +20,7 @@ def _isrlu(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["jax", "keras"])
 def test_figures_as_json(framework: str, tmp_path: Path) -> None:
     pytest.importorskip("jax")

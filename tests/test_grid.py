@@ -1,5 +1,6 @@
 """The store of runs, the grid and its shards: what is done is never done again, nothing is lost, faults are told."""
 
+import itertools
 import json
 import os
 import platform
@@ -353,8 +354,27 @@ def test_a_port_that_is_no_number(tmp_path: Path) -> None:
 
 def test_throughput_is_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench.data, "find_or_digits", lambda folder: ("digits", ""))
-    found = bench.run(None, 1, steps=2, rounds=1, say=lambda text: None, warn=pytest.fail)
-    assert set(found) == {"plain", "one run", "grid"} and all(rate > 0 for rates in found.values() for rate in rates)
+    seconds = itertools.count()  # a clock that goes on by a second when it is read
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: next(seconds))
+    started: list[tuple[int, int]] = []
+
+    class Told(bench.LocalEngine):
+        """An engine whose runs report 100 and 300 images per second times their seed + 1, and train nothing."""
+
+        def run(self, specs: Sequence[Spec], tell: Callable[[Progress], None]) -> Iterator[Run]:
+            started.append((self.workers, self.threads))
+            for spec in specs:
+                tell(Progress(spec, 0.5, 100.0 * (spec.seed + 1), ""))
+                tell(Progress(spec, 1.0, 300.0 * (spec.seed + 1), ""))
+                yield done(spec)
+
+    monkeypatch.setattr(bench, "LocalEngine", Told)
+    monkeypatch.setattr(bench.environment, "threads", lambda: 3)
+    found = bench.run(None, 1, steps=2, rounds=2, say=lambda text: None, warn=pytest.fail)
+    assert found["plain"] == [2 * 100.0] * 2, "2 steps of 100 images in a second"
+    assert [threads for _, threads in started] == [3, 1] * 2
+    expected = [sum(200.0 * (seed + 1) for seed in range(workers)) for workers, _ in started]
+    assert [found["one run"], found["grid"]] == [expected[0::2], expected[1::2]]
     assert bench.ratio({"plain": [1.0, 2.0, 4.0], "one run": [1.0] * 3, "grid": [2.0, 6.0, 8.0]}) == 2.0
 
 
@@ -372,6 +392,7 @@ print(faults() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
 def test_a_worker_keeps_its_memory() -> None:
     def faults(worker: bool) -> int:

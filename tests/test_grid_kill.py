@@ -27,7 +27,10 @@ from isrlu_lab.training.run_store import Run, RunStore
 EPOCHS = 6
 NO_PLACE = r"^cannot write the checkpoint /proc/\w+\.pt: No such file or directory; "  # no file can be made in /proc
 TESTS = Path(__file__).parent
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc"),
+]
 
 
 @functools.cache

@@ -61,6 +61,7 @@ def report(backend: str, check: str, checks: Path = CHECKS) -> None:
         pytest.skip(skipped.attrib["message"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "check"), list(every_check()))
 def test_check(backend: str, check: str) -> None:
     for module in ("keras", backend):

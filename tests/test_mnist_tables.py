@@ -284,6 +284,7 @@ def test_the_significance_table_pairs_by_seed() -> None:
 # From stored runs to a result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "rows"),
     [
@@ -334,6 +335,7 @@ def test_an_empty_shard_is_no_failure(tmp_path: Path) -> None:
     assert "[quick preset; scikit-learn digits" in svg
 
 
+@pytest.mark.slow
 def test_no_finished_run_is_an_error(tmp_path: Path) -> None:
     row = Row(Spec(activation="elu", alpha=1e38, width=16, epochs=1, batch=500))
     context = Context(Folder(tmp_path / "x-quick"), options={"data": "digits"})
@@ -349,6 +351,7 @@ def isrlu(*arguments: str, out: Path) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 def test_shards_are_merged_into_the_whole(tmp_path: Path) -> None:
     """Two machines that share nothing train half of a table each; the merged stores make the whole."""
     for part in (1, 2):
@@ -369,6 +372,7 @@ def test_shards_are_merged_into_the_whole(tmp_path: Path) -> None:
     assert "not MNIST" in report and "quick preset" in report
 
 
+@pytest.mark.slow
 def test_a_crashed_run_is_told_and_tried_again(tmp_path: Path) -> None:
     spec = dataclasses.replace(alpha.rows(False)[0].spec, data="digits")
     in_the_way = worker.checkpoint_path(study.store_path(tmp_path).parent / "checkpoints", spec)
@@ -381,6 +385,7 @@ def test_a_crashed_run_is_told_and_tried_again(tmp_path: Path) -> None:
     assert isrlu("reproduce", "alpha", "--data", "digits", out=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_damaged_store_fails_the_table_in_one_line(tmp_path: Path) -> None:
     path = study.store_path(tmp_path)
     path.parent.mkdir(parents=True)

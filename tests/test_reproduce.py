@@ -142,6 +142,7 @@ def test_done_is_not_done_again_unless_asked(cli: Cli):
     assert len(cli.computed()) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
@@ -188,6 +189,7 @@ def test_list_names_each_with_its_times(cli: Cli):
     assert not cli.out.exists()
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_it_goes_on(cli: Cli):
     chance = random.Random(20171023)
     kills = 0
@@ -241,6 +243,7 @@ def test_one_that_fails_is_told_and_the_other_runs(cli: Cli):
     assert "This experiment failed" not in (cli.out / "report.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"null", b"{}", b"\xff\x00", b'{"format": 2}'],

@@ -71,6 +71,7 @@ def test_figures(name: str, tmp_path: Path):
         assert figure.caption and len(figure.alt) > 40
 
 
+@pytest.mark.slow
 def test_figures_are_the_same_bytes_each_time(tmp_path: Path):
     """No date and no random id in a figure: a repeated run leaves the same files."""
     run = registry.load(registry.select(["figure2"])[0])

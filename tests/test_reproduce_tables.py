@@ -31,6 +31,7 @@ def run(name: str, folder: Path) -> Result:
     return registry.load(entry)(Context(Folder(folder)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["table1", "table2", "table3", "accuracy"])
 def test_nothing_is_empty(name: str, tmp_path: Path):
     result = run(name, tmp_path)
@@ -92,6 +93,7 @@ def test_mkl_computes_what_its_name_says(name: str, exact):
     np.testing.assert_allclose(y, exact(x.astype(np.float64)), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_table3_shows_cache_and_memory_and_both_advantages(tmp_path: Path):
     result = run("table3", tmp_path)
     assert len(result.tables) in (2, 4)
@@ -102,6 +104,7 @@ def test_table3_shows_cache_and_memory_and_both_advantages(tmp_path: Path):
     assert "in the cache" in result.tables[0].caption and "in memory" in result.tables[1].caption
 
 
+@pytest.mark.slow
 def test_accuracy_rows(tmp_path: Path):
     (table,) = run("accuracy", tmp_path).tables
     best = {row[1]: row[2 + len(SIMDS)] for row in table.rows}

@@ -46,6 +46,7 @@ def test_rows_are_the_images_rows() -> None:
     assert torch.equal(training.rows(images)[5], images[:, 0, 5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("gates", GATES)
 @pytest.mark.parametrize("task", TASKS)
@@ -105,6 +106,7 @@ def test_bench_rows() -> None:
     assert all(row.seconds > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_the_grid_trains_stores_and_does_not_repeat(tmp_path) -> None:
     """Through the engine, the store and back into the tables."""
     members = [Row(dataclasses.replace(row.spec, **{**TINY, "steps": 2})) for row in experiment.rows(full=False)]

@@ -325,6 +325,7 @@ def test_isru_gates_are_the_functions() -> None:
     near(last[0], new_c)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's own, in tracing
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("layer, options", list(itertools.product([LSTM, GRU], OPTIONS[-2:])))

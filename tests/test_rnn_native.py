@@ -74,6 +74,7 @@ def test_kernels_are_the_formula(mode, gates, sizes, reverse, hidden, dtype) -> 
         assert_near(ours, formula, dtype, "gradient")
 
 
+@pytest.mark.slow
 @both
 @all_gates
 def test_second_derivatives_go_through_the_formula(mode, gates) -> None:
@@ -336,6 +337,7 @@ def per_instruction_set() -> dict[str, np.ndarray]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("simd", isrlu.simd_available())
 def test_every_instruction_set_agrees(per_instruction_set, simd) -> None:
     figures, reference = per_instruction_set[simd], per_instruction_set["scalar"]

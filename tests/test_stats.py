@@ -40,6 +40,7 @@ def test_many_tests_find_less() -> None:
     assert stats.corrected([stats.Difference(1.0, None, None, 1)])[0].p is None
 
 
+@pytest.mark.slow
 def test_chance_is_rarely_significant() -> None:
     random = np.random.default_rng(0)
     trials = [

@@ -30,7 +30,7 @@ def test_a_wrong_contender_is_not_timed() -> None:
         calls.check("isrlu", torch.tanh)
 
 
-@pytest.mark.parametrize("architecture", (1, 2))
+@pytest.mark.parametrize("architecture", (1, pytest.param(2, marks=pytest.mark.slow)))
 def test_in_place_needs_the_memory_of_relu(architecture: int) -> None:
     peaks = {
         (name, inplace): training_step_bench.peak_memory(
@@ -44,6 +44,7 @@ def test_in_place_needs_the_memory_of_relu(architecture: int) -> None:
         assert peaks["isrlu", False] > peaks["isrlu", True]
 
 
+@pytest.mark.slow
 def test_command(tmp_path) -> None:
     path = tmp_path / "figures.json"
     options = ["--size", "16", "--threads", "1", "--rounds", "2", "--no-steps", "--json", str(path)]

@@ -42,6 +42,7 @@ def gradients(model: nn.Module, module: nn.Module) -> list[Tensor]:
     return [parameter.grad.clone() for parameter in module.parameters()]
 
 
+@pytest.mark.slow
 def test_compile_without_graph_break() -> None:
     module = block()
     compiled = torch.compile(module, fullgraph=True)
@@ -50,6 +51,7 @@ def test_compile_without_graph_break() -> None:
         torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.slow
 def test_compile_for_any_size() -> None:
     module = nn.Sequential(it.ISRLU(2.0), it.ISRU(learnable=True, num_parameters=3), it.ISRUSigmoid())
     compiled = torch.compile(module, fullgraph=True, dynamic=True)
@@ -61,6 +63,7 @@ def test_compile_for_any_size() -> None:
         torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.slow
 def test_compile_fuses_the_formula_with_its_neighbours() -> None:
     from torch._inductor.utils import run_and_get_code
 
@@ -68,6 +71,7 @@ def test_compile_fuses_the_formula_with_its_neighbours() -> None:
     assert "".join(code).count("async_compile.cpp_pybinding(") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.bfloat16))
 def test_compiled_corner_cases(dtype: torch.dtype) -> None:
     inf = torch.inf
@@ -80,6 +84,7 @@ def test_compiled_corner_cases(dtype: torch.dtype) -> None:
     torch.testing.assert_close(slope, torch.autograd.grad(expected, x, torch.ones_like(y))[0])
 
 
+@pytest.mark.slow
 def test_compile_takes_alpha_as_an_argument() -> None:
     compiled = torch.compile(it.isrlu, fullgraph=True)
     for alpha in (1.0, 2.0, 3.5, 2, torch.tensor(0.7), torch.tensor([1.0, 2.0])):

@@ -137,6 +137,7 @@ def test_data_loader_workers_that_fork() -> None:
     assert (rows == rows[:, :1]).all()
 
 
+@pytest.mark.slow
 def test_ddp_with_two_ranks_is_training_on_the_whole_batch() -> None:
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(ddp_program.train_one_rank, (folder,), nprocs=2)

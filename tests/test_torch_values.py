@@ -164,6 +164,7 @@ def test_lazy_negation_is_seen() -> None:
     torch.testing.assert_close(it.isru(x), -it.isru(torch.tensor([2.0])))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Dynamo's own
 @pytest.mark.parametrize("name", ["isrlu", "isru"])
 def test_alpha_beyond_the_dtype_saturates_at_once(name: str) -> None:

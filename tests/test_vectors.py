@@ -38,6 +38,7 @@ def test_framework(framework: str, function: str, dtype: str) -> None:
     check(vectors, framework, **evaluate(framework, vectors))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", APART)
 def test_framework_in_its_own_process(framework: str) -> None:
     _skip_without(APART[framework])

@@ -1,4 +1,4 @@
-// Fills one instruction set's table: every function, type and method.
+// Fills the kernel table of one instruction set: every function, type and method.
 #pragma once
 
 #include <utility>
@@ -9,6 +9,7 @@
 namespace isrlu {
 namespace {
 
+// The C++ type of a Type in memory.
 template <Type> struct stored {
     using type = float;
 };
@@ -28,13 +29,16 @@ template <class L, Function F, Method M> constexpr Activation activation()
     using Slope = typename L::template Slope<F, M>;
     using In = typename L::template FromInput<F, M>;
     using Out = typename L::template FromOutput<F>;
-    Activation a{L::template map_one<Value>,   nullptr, L::template map_one<Slope>,    nullptr,
-                 L::template backward_one<In>, nullptr, L::template backward_one<Out>, nullptr};
+    Activation a{};
+    a.forward = L::template map_uniform<Value>;
+    a.derivative = L::template map_uniform<Slope>;
+    a.backward = L::template backward_uniform<In>;
+    a.backward_from_output = L::template backward_uniform<Out>;
     if constexpr (has_alpha(F)) {
-        a.forward_lanes = L::template map_lanes<Value>;
-        a.derivative_lanes = L::template map_lanes<Slope>;
-        a.backward_lanes = L::template backward_lanes<In>;
-        a.backward_from_output_lanes = L::template backward_lanes<Out>;
+        a.forward_per_element = L::template map_per_element<Value>;
+        a.derivative_per_element = L::template map_per_element<Slope>;
+        a.backward_per_element = L::template backward_per_element<In>;
+        a.backward_from_output_per_element = L::template backward_per_element<Out>;
     }
     return a;
 }
@@ -52,7 +56,7 @@ template <class Isa, int... T> constexpr void fill_types(Kernels& k, std::intege
     (fill_type<Isa, T>(k, std::make_integer_sequence<int, method_count>()), ...);
 }
 
-// A constant expression: the table is data in the library, so no code of this instruction set runs before dispatch.
+// A constant expression: the table is static data, so no code of this instruction set runs before dispatch.
 template <class Isa> constexpr Kernels fill_table(std::string_view name, const RecurrentKernels& recurrent)
 {
     Kernels k{name, {}, {}, &recurrent};

@@ -1,4 +1,4 @@
-// What the benchmarks compare with, for one instruction set. CMake compiles this file once per set, with its flags and ISRLU_SET.
+// The benchmarks' kernels of one instruction set. Compiled like activation.cpp. Part of isrlu_lab._measure alone.
 #include "isa/instruction_sets.hpp"
 #include "measure/fill_table.hpp"
 

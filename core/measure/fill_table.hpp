@@ -1,4 +1,4 @@
-// Fills one instruction set's table for the benchmarks.
+// Fills the benchmarks' table of one instruction set.
 #pragma once
 
 #include "measure/convolution.hpp"

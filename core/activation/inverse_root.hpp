@@ -14,6 +14,8 @@
 // The scalar build has no estimate instruction. It uses square root and division instead.
 #pragma once
 
+#include <limits>
+
 #include "activation/kernel_table.hpp"
 #include "activation/root_table.hpp"
 #include "simd/batch.hpp"

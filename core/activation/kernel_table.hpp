@@ -2,19 +2,25 @@
 #pragma once
 
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 
 namespace isrlu {
 
+// To add a function: its name in these two lists, and its formula in formula.hpp.
 enum class Function { isrlu, isru, isru_sigmoid };
-enum class Method { full, approx, newton1, newton2, ieee, kinney, table };
-enum class Type { float32, float64, float16, bfloat16 };
-
-constexpr int function_count = 3, method_count = 7, type_count = 4;
 constexpr std::string_view function_names[] = {"isrlu", "isru", "isru_sigmoid"};
+constexpr int function_count = std::size(function_names);
+
+enum class Method { full, approx, newton1, newton2, ieee, kinney, table };
 constexpr std::string_view method_names[] = {"full", "approx", "newton1", "newton2", "ieee", "kinney", "table"};
+constexpr int method_count = std::size(method_names);
+
+enum class Type { float32, float64, float16, bfloat16 };
 constexpr std::string_view type_names[] = {"float32", "float64", "float16", "bfloat16"};
 constexpr std::size_t type_sizes[] = {4, 8, 2, 2};  // bytes
+constexpr int type_count = std::size(type_names);
+
 constexpr bool has_alpha(Function f) { return f != Function::isru_sigmoid; }
 
 // Size in bytes of an alpha per element and of its gradient. They have the type of the arithmetic: float64 for float64,

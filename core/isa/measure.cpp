@@ -4,6 +4,6 @@
 
 namespace isrlu {
 
-extern constexpr MeasureKernels ISRLU_TABLE(_measure) = fill_measure_table<architecture::ISRLU_SET>(ISRLU_SET_NAME);
+extern constexpr MeasureKernels ISRLU_TABLE(_measure) = fill_measure_table<architecture::ISRLU_SET>();
 
 }  // namespace isrlu

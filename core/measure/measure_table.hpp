@@ -36,7 +36,6 @@ struct Convolution {
 constexpr int convolution_count = 4;
 
 struct MeasureKernels {
-    std::string_view name;
     Rival rivals[rival_count];
     Convolution convolutions[convolution_count];
     void (*add_error)(const float* results, const Reference& reference, std::size_t n, Error& total);

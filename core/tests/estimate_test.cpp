@@ -2,10 +2,8 @@
 // estimate of this CPU. The formula runs on a model of a batch whose estimate of 1/sqrt(d) has up to the largest
 // documented error. This covers instruction sets that this CPU does not have.
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <random>
-#include <type_traits>
 
 #include <xsimd/xsimd.hpp>
 

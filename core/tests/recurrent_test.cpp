@@ -1,6 +1,5 @@
 // Recurrent layers, forward and backward: every instruction set against the scalar build, for hidden sizes around the
 // number of lanes.
-#include <algorithm>
 #include <cmath>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Fills one instruction set's table: every function, type and method.
+// Fills the kernel table of one instruction set: every function, type and method.
 #pragma once
 
 #include <utility>
@@ -9,6 +9,7 @@
 namespace isrlu {
 namespace {
 
+// The C++ type of a Type in memory.
 template <Type> struct stored {
     using type = float;
 };
@@ -28,35 +29,48 @@ template <class L, Function F, Method M> constexpr Activation activation()
     using Slope = typename L::template Slope<F, M>;
     using In = typename L::template FromInput<F, M>;
     using Out = typename L::template FromOutput<F>;
-    Activation a{L::template map_one<Value>,   nullptr, L::template map_one<Slope>,    nullptr,
-                 L::template backward_one<In>, nullptr, L::template backward_one<Out>, nullptr};
+    Activation a{};
+    a.forward = L::template map_uniform<Value>;
+    a.derivative = L::template map_uniform<Slope>;
+    a.backward = L::template backward_uniform<In>;
+    a.backward_from_output = L::template backward_uniform<Out>;
     if constexpr (has_alpha(F)) {
-        a.forward_lanes = L::template map_lanes<Value>;
-        a.derivative_lanes = L::template map_lanes<Slope>;
-        a.backward_lanes = L::template backward_lanes<In>;
-        a.backward_from_output_lanes = L::template backward_lanes<Out>;
+        a.forward_per_element = L::template map_per_element<Value>;
+        a.derivative_per_element = L::template map_per_element<Slope>;
+        a.backward_per_element = L::template backward_per_element<In>;
+        a.backward_from_output_per_element = L::template backward_per_element<Out>;
     }
     return a;
 }
 
-template <class Isa, int T, int... M> constexpr void fill_type(Kernels& k, std::integer_sequence<int, M...>)
+using Functions = std::make_integer_sequence<int, function_count>;
+using Methods = std::make_integer_sequence<int, method_count>;
+using Types = std::make_integer_sequence<int, type_count>;
+
+template <class L, int T, int F, int... M> constexpr void fill_function(Kernels& k, std::integer_sequence<int, M...>)
+{
+    ((k.activations[F][T][M] = activation<L, Function(F), Method(M)>()), ...);
+}
+template <class L, int T, int... M> constexpr void fill_rsqrt(Kernels& k, std::integer_sequence<int, M...>)
+{
+    ((k.rsqrt[T][M] = L::template rsqrt<Method(M)>), ...);
+}
+template <class Isa, int T, int... F> constexpr void fill_type(Kernels& k, std::integer_sequence<int, F...>)
 {
     using L = Loops<typename stored<Type(T)>::type, Isa>;
-    ((k.activations[int(Function::isrlu)][T][M] = activation<L, Function::isrlu, Method(M)>()), ...);
-    ((k.activations[int(Function::isru)][T][M] = activation<L, Function::isru, Method(M)>()), ...);
-    ((k.activations[int(Function::isru_sigmoid)][T][M] = activation<L, Function::isru_sigmoid, Method(M)>()), ...);
-    ((k.rsqrt[T][M] = L::template rsqrt<Method(M)>), ...);
+    (fill_function<L, T, F>(k, Methods()), ...);
+    fill_rsqrt<L, T>(k, Methods());
 }
 template <class Isa, int... T> constexpr void fill_types(Kernels& k, std::integer_sequence<int, T...>)
 {
-    (fill_type<Isa, T>(k, std::make_integer_sequence<int, method_count>()), ...);
+    (fill_type<Isa, T>(k, Functions()), ...);
 }
 
-// A constant expression: the table is data in the library, so no code of this instruction set runs before dispatch.
+// A constant expression: the table is static data, so no code of this instruction set runs before dispatch.
 template <class Isa> constexpr Kernels fill_table(std::string_view name, const RecurrentKernels& recurrent)
 {
     Kernels k{name, {}, {}, &recurrent};
-    fill_types<Isa>(k, std::make_integer_sequence<int, type_count>());
+    fill_types<Isa>(k, Types());
     return k;
 }
 

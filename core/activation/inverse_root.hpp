@@ -1,26 +1,29 @@
-// Every way to 1 / sqrt(d) that the paper names, for batches of normal, finite d > 0. A NaN stays a NaN.
+// 1 / sqrt(d) by every method of the paper. Domain: normal, finite d > 0. NaN gives NaN.
 //
-//   method    what it is                                    largest relative error, float32
-//   approx    the instruction's estimate alone              2^-11.4 by Intel's and AMD's word, 2^-14 on AVX-512, 2^-8 on NEON
-//   newton1   the estimate and one Newton step              about twice the bits
-//   newton2   the estimate and two Newton steps             rounding only
-//   ieee      square root and division                      1 ulp
-//   kinney    the bit trick of section 3.2, one step        0.175 %
-//   table     2048 entries, no step                         2^-12
-//   full      refined until rounding alone remains          1 ulp
+//   method    computation                                relative error, float32        time
+//   approx    estimate instruction                       e                              0.096 ns
+//   newton1   estimate, one Newton step                  1.5 e^2 and rounding           0.156 ns
+//   newton2   estimate, two Newton steps                 rounding                       0.230 ns
+//   ieee      square root and division                   1 ulp                          0.338 ns
+//   kinney    bit trick of section 3.2, one step         0.175 %                        0.163 ns
+//   table     2048 entries, no step                      2^-12                          0.562 ns
+//   full      corrected until only rounding is left      1 ulp                          0.179 ns
 //
-// The scalar build has no estimate instruction: square root and division stand in for it.
+// e, as the CPU vendors document it: 1.5 * 2^-12 for SSE2 and AVX2, 2^-14 for AVX-512, 2^-8 for NEON.
+// Time per element: ISRLU with this method, 65,536 float32 elements, AVX2, Zen 3 (docs/kernels.md).
+// The scalar build has no estimate instruction. It uses square root and division instead.
 #pragma once
+
+#include <limits>
 
 #include "activation/kernel_table.hpp"
 #include "activation/root_table.hpp"
 #include "simd/batch.hpp"
 
 namespace isrlu {
-
 namespace {
 
-// How far a build's estimate is off: decides how many terms `full` needs.
+// Accurate bits of the estimate instruction. They determine how many correction terms `full` needs.
 enum class Estimate { exact, bits14, bits11, bits8 };
 
 template <class Isa> constexpr Estimate estimate_of()
@@ -32,7 +35,7 @@ template <class Isa> constexpr Estimate estimate_of()
     else return Estimate::bits8;
 }
 
-// d = m * 4^k with m in [1, 4): the exponent of d, halved and rounded down, in the bits of an integer.
+// k for d = m * 4^k with m in [1, 4), from the bits of d: half of its exponent, rounded down.
 template <class V> bits_t<V> half_exponent(bits_t<V> d)
 {
     using T = value_t<V>;
@@ -42,10 +45,10 @@ template <class V> bits_t<V> half_exponent(bits_t<V> d)
     return ((d + bits_t<V>(B(1) << mantissa_bits)) >> (mantissa_bits + 1)) - bits_t<V>(half_bias);
 }
 
-// Integer arithmetic turns a NaN into a number: put it back.
+// r, or NaN if d is NaN. For methods with integer arithmetic, which turns NaN into a number.
 template <class V> V keep_nan(V d, V r) { return select(d == d, r, d); }
 
-// The hardware's estimate. SSE2 and AVX2 have none for float64: float32's serves, on d brought into its range.
+// The hardware's estimate. SSE2 and AVX2 have none for float64: they take float32's, with d scaled to [1, 4).
 template <class V> V estimate(V d)
 {
     if constexpr (is_scalar<V>) return 1 / sqrt(d);
@@ -57,11 +60,11 @@ template <class V> V estimate(V d)
     else return xsimd::rsqrt(d);
 }
 
-// r <- r (3 - d r^2) / 2: doubles the accurate bits.
+// One Newton step: r (3 - d r^2) / 2. Doubles the number of accurate bits.
 template <class V> V newton(V d, V r) { return r * fnma(d * constant<V>(0.5) * r, r, constant<V>(1.5)); }
 
-// With e = 1 - d r^2, 1/sqrt(d) = r (1 - e)^(-1/2) = r (1 + e/2 + 3/8 e^2 + ...): the factor of r e in the correction to r.
-// The quadratic term is needed where the estimate has 11 bits (its e^2 would still be 3.4 * 2^-24), not where it has 14.
+// With e = 1 - d r^2: 1/sqrt(d) = r (1 - e)^(-1/2) = r + r e (1/2 + 3/8 e + ...). Returns the factor of r e.
+// The 3/8 e term is needed for float32 estimates of 11 bits, where 3/8 e^2 is up to 3.4 * 2^-24, and not for 14 bits.
 template <class V> V correction(V e)
 {
     if constexpr (!is_double<V> && estimate_of<isa_t<V>>() == Estimate::bits11)
@@ -69,9 +72,10 @@ template <class V> V correction(V e)
     else return constant<V>(0.5);
 }
 
-// An estimate so good that one `correction` leaves only rounding: 2^-11 for float32, 2^-30 for float64. Where float64 has no estimate of its
-// own, square root and division are faster than float32's estimate and two refinements (1.06 and 1.32 ns an element on Zen 3).
-template <class V> V good_estimate(V d)
+// An estimate that needs only one `correction`: relative error 2^-11 or less for float32, 2^-30 or less for float64.
+// Float64 on SSE2 and AVX2: square root and division 1.06 ns, float32's estimate and two refinements 1.32 ns per
+// element, Zen 3.
+template <class V> V refined_estimate(V d)
 {
     if constexpr (is_double<V> && estimate_of<isa_t<V>>() == Estimate::bits11) return divide(constant<V>(1), sqrt(d));
     V r = estimate(d);
@@ -83,14 +87,15 @@ template <class V> V good_estimate(V d)
     return r;
 }
 
-// Kinney's bit trick before its Newton step: half the exponent, negated, by one shift and one subtraction (3.5 % error).
+// Kinney's bit trick before its Newton step: one shift and one subtraction halve and negate the exponent. Relative
+// error up to 3.5 %.
 template <class V> V kinney_estimate(V d)
 {
     constexpr auto magic = static_cast<bits_of<value_t<V>>>(is_double<V> ? 0x5fe6eb50c7b537a9u : 0x5f3759dfu);
     return from_bits<V>(bits_t<V>(magic) - (to_bits(d) >> 1));
 }
 
-// The table is indexed by the exponent's last bit and ten bits of the mantissa; see tables.cpp for its entries.
+// Index: the exponent's last bit and the first 10 bits of the mantissa. root_table.cpp has the entries.
 template <class V> V table_root(V d)
 {
     using B = bits_of<value_t<V>>;
@@ -113,7 +118,7 @@ template <Method M, class V> V inverse_root(V d)
     else if constexpr (M == Method::kinney) return newton(d, kinney_estimate(d));
     else if constexpr (M == Method::table) return table_root(d);
     else {
-        const V r = good_estimate(d);
+        const V r = refined_estimate(d);
         const V e = fnma(d * r, r, constant<V>(1));
         return fma(r * e, correction(e), r);
     }

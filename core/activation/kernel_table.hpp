@@ -1,46 +1,54 @@
-// The table of array kernels that each instruction set fills. All arrays are dense. Source and destination may be the same array.
+// The table of array kernels of one instruction set. All arrays are dense. Source and destination may be the same.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <iterator>
 #include <string_view>
 
 namespace isrlu {
 
+// To add a function: its name in these two lists, and its formula in formula.hpp.
 enum class Function { isrlu, isru, isru_sigmoid };
-enum class Method { full, approx, newton1, newton2, ieee, kinney, table };
-enum class Type { float32, float64, float16, bfloat16 };
-
-constexpr int function_count = 3, method_count = 7, type_count = 4;
 constexpr std::string_view function_names[] = {"isrlu", "isru", "isru_sigmoid"};
+constexpr int function_count = std::size(function_names);
+
+enum class Method { full, approx, newton1, newton2, ieee, kinney, table };
 constexpr std::string_view method_names[] = {"full", "approx", "newton1", "newton2", "ieee", "kinney", "table"};
+constexpr int method_count = std::size(method_names);
+
+enum class Type { float32, float64, float16, bfloat16 };
 constexpr std::string_view type_names[] = {"float32", "float64", "float16", "bfloat16"};
-constexpr std::size_t type_sizes[] = {4, 8, 2, 2};
+constexpr std::size_t type_sizes[] = {4, 8, 2, 2};  // bytes
+constexpr int type_count = std::size(type_names);
+
 constexpr bool has_alpha(Function f) { return f != Function::isru_sigmoid; }
 
-// Numbers that come one per element (alphas, their gradients) have the type that is computed in: float64 for float64, else float32.
+// Size in bytes of an alpha per element and of its gradient. They have the type of the arithmetic: float64 for float64,
+// float32 for the other types.
 constexpr std::size_t compute_size(Type type) { return type == Type::float64 ? 8 : 4; }
 
-// dst = f(src), one alpha
+// dst = f(src), the same alpha for all elements
 using Map = void (*)(const void* src, void* dst, std::size_t n, double alpha);
-// dst = f(src), alpha of element i at alphas[i]
-using MapLanes = void (*)(const void* src, void* dst, std::size_t n, const void* alphas);
-// grad_in = grad_out f'; adds the sum of grad_out df/dalpha to *alpha_grad unless that is null
+// dst = f(src), alphas[i] for element i
+using MapPerElement = void (*)(const void* src, void* dst, std::size_t n, const void* alphas);
+// grad_in = grad_out * f'. Adds the sum of grad_out * df/dalpha to *alpha_grad unless alpha_grad is null. `saved`: the
+// input, or for backward_from_output the output.
 using Backward = void (*)(const void* saved, const void* grad_out, void* grad_in, std::size_t n, double alpha,
                           double* alpha_grad);
-// the same with one alpha per element; adds to alpha_grads[i] unless that is null
-using BackwardLanes = void (*)(const void* saved, const void* grad_out, void* grad_in, std::size_t n,
-                               const void* alphas, void* alpha_grads);
+// The same with alphas[i] for element i. Adds to alpha_grads[i] unless alpha_grads is null.
+using BackwardPerElement = void (*)(const void* saved, const void* grad_out, void* grad_in, std::size_t n,
+                                    const void* alphas, void* alpha_grads);
 
+// The kernels of one function, type and method. The per-element ones are null for functions without an alpha.
 struct Activation {
     Map forward;
-    MapLanes forward_lanes;
+    MapPerElement forward_per_element;
     Map derivative;
-    MapLanes derivative_lanes;
+    MapPerElement derivative_per_element;
     Backward backward;
-    BackwardLanes backward_lanes;
+    BackwardPerElement backward_per_element;
     Backward backward_from_output;
-    BackwardLanes backward_from_output_lanes;
+    BackwardPerElement backward_from_output_per_element;
 };
 
 struct RecurrentKernels;

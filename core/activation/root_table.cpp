@@ -6,9 +6,9 @@
 namespace isrlu {
 namespace {
 
-// Entry i is 1/sqrt of the middle of its interval, an interval of [1, 4): the first half of the table holds [2, 4), because the exponent's
-// bias is odd, so that a stored exponent ending in 0 stands for an odd power of 2.
-template <class T> RootTable<T> make()
+// Entry i is 1/sqrt of the midpoint of interval i. The intervals divide [1, 4). The first half of the table covers
+// [2, 4): the exponent's bias is odd, so a stored exponent whose last bit is 0 is an odd power of 2.
+template <class T> RootTable<T> make_table()
 {
     constexpr int half = 1 << (table_bits - 1);
     RootTable<T> entries{};
@@ -21,7 +21,7 @@ template <class T> RootTable<T> make()
 
 }  // namespace
 
-const RootTable<float> root_table_float32 = make<float>();
-const RootTable<double> root_table_float64 = make<double>();
+const RootTable<float> root_table_float32 = make_table<float>();
+const RootTable<double> root_table_float64 = make_table<double>();
 
 }  // namespace isrlu

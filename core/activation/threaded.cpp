@@ -1,6 +1,7 @@
 #include "activation/threaded.hpp"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 namespace isrlu {
@@ -8,13 +9,18 @@ namespace {
 
 ParallelFor parallel_for = nullptr;
 
-constexpr std::size_t grain = 32768;  // elements below which a second thread does not pay: PyTorch's own figure
-constexpr std::size_t block = 16384;  // elements whose alpha gradient is summed in one go
-constexpr std::size_t long_run = 64;  // elements from which a channel's run is worth a kernel call with one alpha
-constexpr std::size_t tile = 2048;  // elements that share one table of alphas where runs are short
-constexpr std::size_t partial_sums = 64;  // rows of float64 sums that the backward pass over short runs keeps
+// Below this a second thread is slower. PyTorch uses the same number.
+constexpr std::size_t min_elements_per_thread = 32768;
+// Elements of one channel that one kernel call processes, and whose alpha gradients it sums.
+constexpr std::size_t block_elements = 16384;
+// A channel with at least this many consecutive elements gets kernel calls with a single alpha.
+constexpr std::size_t long_run_elements = 64;
+// Channels with shorter runs are grouped into tiles of this many elements, for kernel calls with an alpha per element.
+constexpr std::size_t tile_elements = 2048;
+// Partial sums of the alpha gradients over tiles: at most this many rows of [channels] float64.
+constexpr std::size_t max_partial_sums = 64;
 
-// Pointer to element i of an array of the kernel's type. A null pointer (an array that a call does not have) stays null.
+// Address of element i. Null stays null (an array that a call does not have).
 template <class P> P* at(P* p, std::size_t i, Type type)
 {
     using Byte = std::conditional_t<std::is_const_v<P>, const char, char>;
@@ -27,71 +33,76 @@ double alpha_at(const Channels& shape, std::size_t channel, Type type)
                                  : static_cast<const float*>(shape.alphas)[channel];
 }
 
-// Every channel's run cut into blocks: f(item, first element, count, channel).
-struct Runs {
+// Long runs: every run of `inner` elements, divided into blocks.
+struct RunBlocks {
     Channels shape;
-    std::size_t blocks = (shape.inner + block - 1) / block;  // in one run
-    std::size_t items = shape.outer * shape.channels * blocks;
-    std::size_t channel(std::size_t item) const { return item / blocks % shape.channels; }
+    std::size_t blocks_per_run = (shape.inner + block_elements - 1) / block_elements;
+    std::size_t count = shape.outer * shape.channels * blocks_per_run;
+    std::size_t channel(std::size_t block) const { return block / blocks_per_run % shape.channels; }
 
-    template <class F> void each(F f) const
+    // f(block, index of its first element, number of elements, channel)
+    template <class F> void for_each(F f) const
     {
-        const std::size_t usual = std::min(shape.inner, block);
-        parallel(items, std::max<std::size_t>(1, grain / usual), [&](std::size_t from, std::size_t to) {
-            for (std::size_t item = from; item < to; ++item) {
-                const std::size_t start = item % blocks * block;
-                f(item, item / blocks * shape.inner + start, std::min(block, shape.inner - start), channel(item));
+        const std::size_t usual_size = std::min(shape.inner, block_elements);
+        const std::size_t min_blocks = std::max<std::size_t>(1, min_elements_per_thread / usual_size);
+        parallel(count, min_blocks, [&](std::size_t begin, std::size_t end) {
+            for (std::size_t block = begin; block < end; ++block) {
+                const std::size_t start = block % blocks_per_run * block_elements;
+                f(block, block / blocks_per_run * shape.inner + start, std::min(block_elements, shape.inner - start),
+                  channel(block));
             }
         });
     }
 };
 
-// Short runs: [channels, inner] is one row, several rows are one tile, and a tile goes to the kernel with an alpha for each element.
+// Short runs: a tile is one or more rows of [channels, inner]. All tiles share one array of alphas, one per element.
 template <class C> struct Tiles {
     Channels shape;
-    std::size_t row = shape.channels * shape.inner;
-    std::size_t rows = std::max<std::size_t>(1, tile / row);  // in one tile
-    std::size_t count = (shape.outer + rows - 1) / rows;
+    std::size_t row_elements = shape.channels * shape.inner;
+    std::size_t rows_per_tile = std::max<std::size_t>(1, tile_elements / row_elements);
+    std::size_t count = (shape.outer + rows_per_tile - 1) / rows_per_tile;
     std::vector<C> alphas;
 
-    explicit Tiles(const Channels& s) : shape(s), alphas(row * rows)
+    explicit Tiles(const Channels& s) : shape(s), alphas(row_elements * rows_per_tile)
     {
         for (std::size_t i = 0; i < alphas.size(); ++i) alphas[i] = static_cast<const C*>(s.alphas)[channel(i)];
     }
     std::size_t channel(std::size_t i) const { return i / shape.inner % shape.channels; }
-    std::size_t start(std::size_t t) const { return t * alphas.size(); }
-    std::size_t size(std::size_t t) const { return std::min(alphas.size(), shape.size() - start(t)); }
-    std::size_t least() const { return std::max<std::size_t>(1, grain / alphas.size()); }
+    std::size_t start(std::size_t tile) const { return tile * alphas.size(); }
+    std::size_t size(std::size_t tile) const { return std::min(alphas.size(), shape.size() - start(tile)); }
+    std::size_t min_per_thread() const { return std::max<std::size_t>(1, min_elements_per_thread / alphas.size()); }
 };
 
-template <class C> void forward_tiles(Bound k, const void* src, void* dst, const Channels& shape)
+template <class C> void forward_tiles(ActivationKernel k, const void* src, void* dst, const Channels& shape)
 {
     const Tiles<C> tiles(shape);
-    parallel(tiles.count, tiles.least(), [&](std::size_t from, std::size_t to) {
-        for (std::size_t t = from; t < to; ++t)
-            k.activation->forward_lanes(at(src, tiles.start(t), k.type), at(dst, tiles.start(t), k.type), tiles.size(t),
-                                        tiles.alphas.data());
+    parallel(tiles.count, tiles.min_per_thread(), [&](std::size_t begin, std::size_t end) {
+        for (std::size_t t = begin; t < end; ++t)
+            k.activation->forward_per_element(at(src, tiles.start(t), k.type), at(dst, tiles.start(t), k.type),
+                                              tiles.size(t), tiles.alphas.data());
     });
 }
 
 template <class C>
-void backward_tiles(Bound k, BackwardLanes kernel, const void* saved, const void* grad_out, void* grad_in,
-                    const Channels& shape, double* alpha_grad)
+void backward_tiles(ActivationKernel k, BackwardPerElement kernel, const void* saved, const void* grad_out,
+                    void* grad_in, const Channels& shape, double* alpha_grad)
 {
     const Tiles<C> tiles(shape);
-    const std::size_t group = (tiles.count + partial_sums - 1) / partial_sums,
-                      groups = (tiles.count + group - 1) / group;
+    // One partial sum for each group of consecutive tiles.
+    const std::size_t tiles_per_group = (tiles.count + max_partial_sums - 1) / max_partial_sums,
+                      groups = (tiles.count + tiles_per_group - 1) / tiles_per_group;
     std::vector<double> sums(alpha_grad ? groups * shape.channels : 0);
-    parallel(groups, std::max<std::size_t>(1, tiles.least() / group), [&](std::size_t from, std::size_t to) {
-        std::vector<C> lanes(alpha_grad ? tiles.alphas.size() : 0);
-        for (std::size_t g = from; g < to; ++g)
-            for (std::size_t t = g * group; t < std::min(tiles.count, (g + 1) * group); ++t) {
+    const std::size_t min_groups = std::max<std::size_t>(1, tiles.min_per_thread() / tiles_per_group);
+    parallel(groups, min_groups, [&](std::size_t begin, std::size_t end) {
+        std::vector<C> alpha_grads(alpha_grad ? tiles.alphas.size() : 0);
+        for (std::size_t g = begin; g < end; ++g)
+            for (std::size_t t = g * tiles_per_group; t < std::min(tiles.count, (g + 1) * tiles_per_group); ++t) {
                 const std::size_t i = tiles.start(t), n = tiles.size(t);
-                std::fill(lanes.begin(), lanes.end(), C(0));
+                std::fill(alpha_grads.begin(), alpha_grads.end(), C(0));
                 kernel(at(saved, i, k.type), at(grad_out, i, k.type), at(grad_in, i, k.type), n, tiles.alphas.data(),
-                       alpha_grad ? lanes.data() : nullptr);
+                       alpha_grad ? alpha_grads.data() : nullptr);
                 if (alpha_grad)
-                    for (std::size_t j = 0; j < n; ++j) sums[g * shape.channels + tiles.channel(j)] += lanes[j];
+                    for (std::size_t j = 0; j < n; ++j) sums[g * shape.channels + tiles.channel(j)] += alpha_grads[j];
             }
     });
     for (std::size_t i = 0; i < sums.size(); ++i) alpha_grad[i % shape.channels] += sums[i];
@@ -102,52 +113,53 @@ void backward_tiles(Bound k, BackwardLanes kernel, const void* saved, const void
 void set_parallel_for(ParallelFor f) { parallel_for = f; }
 ParallelFor current_parallel_for() { return parallel_for; }
 
-void forward(Bound k, const void* src, void* dst, std::size_t n, double alpha)
+void forward(ActivationKernel k, const void* src, void* dst, std::size_t n, double alpha)
 {
-    parallel(n, grain, [&](std::size_t from, std::size_t to) {
-        k.activation->forward(at(src, from, k.type), at(dst, from, k.type), to - from, alpha);
+    parallel(n, min_elements_per_thread, [&](std::size_t begin, std::size_t end) {
+        k.activation->forward(at(src, begin, k.type), at(dst, begin, k.type), end - begin, alpha);
     });
 }
 
-void forward(Bound k, const void* src, void* dst, Channels shape)
+void forward(ActivationKernel k, const void* src, void* dst, Channels shape)
 {
     if (shape.size() == 0) return;
-    if (shape.inner >= long_run)
-        Runs{shape}.each([&](std::size_t, std::size_t i, std::size_t n, std::size_t channel) {
+    if (shape.inner >= long_run_elements)
+        RunBlocks{shape}.for_each([&](std::size_t, std::size_t i, std::size_t n, std::size_t channel) {
             k.activation->forward(at(src, i, k.type), at(dst, i, k.type), n, alpha_at(shape, channel, k.type));
         });
     else if (k.type == Type::float64) forward_tiles<double>(k, src, dst, shape);
     else forward_tiles<float>(k, src, dst, shape);
 }
 
-void backward(Bound k, bool from_output, const void* saved, const void* grad_out, void* grad_in, std::size_t n,
-              double alpha)
+void backward(ActivationKernel k, bool from_output, const void* saved, const void* grad_out, void* grad_in,
+              std::size_t n, double alpha)
 {
     const Backward kernel = from_output ? k.activation->backward_from_output : k.activation->backward;
-    parallel(n, grain, [&](std::size_t from, std::size_t to) {
-        kernel(at(saved, from, k.type), at(grad_out, from, k.type), at(grad_in, from, k.type), to - from, alpha,
+    parallel(n, min_elements_per_thread, [&](std::size_t begin, std::size_t end) {
+        kernel(at(saved, begin, k.type), at(grad_out, begin, k.type), at(grad_in, begin, k.type), end - begin, alpha,
                nullptr);
     });
 }
 
-void backward(Bound k, bool from_output, const void* saved, const void* grad_out, void* grad_in, Channels shape,
-              double* alpha_grad)
+void backward(ActivationKernel k, bool from_output, const void* saved, const void* grad_out, void* grad_in,
+              Channels shape, double* alpha_grad)
 {
     if (alpha_grad) std::fill_n(alpha_grad, shape.channels, 0.0);
     if (shape.size() == 0) return;
-    if (shape.inner >= long_run || shape.channels == 1) {
+    if (shape.inner >= long_run_elements || shape.channels == 1) {
         if (shape.channels == 1) shape = {1, 1, shape.size(), shape.alphas};
         const Backward kernel = from_output ? k.activation->backward_from_output : k.activation->backward;
-        const Runs runs{shape};
-        std::vector<double> sums(alpha_grad ? runs.items : 0);
-        runs.each([&](std::size_t item, std::size_t i, std::size_t n, std::size_t channel) {
+        const RunBlocks blocks{shape};
+        std::vector<double> sums(alpha_grad ? blocks.count : 0);
+        blocks.for_each([&](std::size_t block, std::size_t i, std::size_t n, std::size_t channel) {
             kernel(at(saved, i, k.type), at(grad_out, i, k.type), at(grad_in, i, k.type), n,
-                   alpha_at(shape, channel, k.type), alpha_grad ? &sums[item] : nullptr);
+                   alpha_at(shape, channel, k.type), alpha_grad ? &sums[block] : nullptr);
         });
-        for (std::size_t item = 0; item < sums.size(); ++item) alpha_grad[runs.channel(item)] += sums[item];
+        for (std::size_t block = 0; block < sums.size(); ++block) alpha_grad[blocks.channel(block)] += sums[block];
         return;
     }
-    const BackwardLanes kernel = from_output ? k.activation->backward_from_output_lanes : k.activation->backward_lanes;
+    const BackwardPerElement kernel =
+        from_output ? k.activation->backward_from_output_per_element : k.activation->backward_per_element;
     if (k.type == Type::float64) backward_tiles<double>(k, kernel, saved, grad_out, grad_in, shape, alpha_grad);
     else backward_tiles<float>(k, kernel, saved, grad_out, grad_in, shape, alpha_grad);
 }

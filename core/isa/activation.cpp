@@ -1,4 +1,5 @@
-// The activation kernels of one instruction set. CMake compiles this file once per set, with its flags and ISRLU_SET.
+// The activation kernels of one instruction set. CMake compiles this file once per set, with that set's compiler flags
+// and -DISRLU_SET=<name>.
 #include "activation/fill_table.hpp"
 #include "isa/instruction_sets.hpp"
 #include "recurrent/layer.hpp"

@@ -19,6 +19,7 @@ using Cpu = decltype(xsimd::available_architectures());
 
 template <class Isa> bool has(const Cpu& cpu) { return cpu.has(Isa{}); }
 template <> bool has<scalar_isa>(const Cpu&) { return true; }
+// The AVX-512 build also uses DQ instructions: see its compiler flags in CMakeLists.txt.
 template <> bool has<xsimd::avx512bw>(const Cpu& cpu)
 {
     return cpu.has(xsimd::avx512bw{}) && cpu.has(xsimd::avx512dq{});
@@ -54,16 +55,16 @@ const Kernels& kernels_named(std::string_view name)
     for (const Kernels* k : available())
         if (k->name == name) return *k;
     std::string known;
-    bool elsewhere = false;  // the name belongs to another processor
+    bool is_known = false;  // but for another CPU
 #define ISRLU_SET(name)
 #define ISRLU_NAME(each)                       \
     known += known.empty() ? each : ", " each; \
-    elsewhere = elsewhere || name == each;
+    is_known = is_known || name == each;
 #include "instruction_sets.inc"
 #undef ISRLU_NAME
 #undef ISRLU_SET
     const std::string quoted = "instruction set '" + std::string(name) + "'";
-    if (elsewhere) throw std::invalid_argument(quoted + " is not available here: this CPU has " + names_available());
+    if (is_known) throw std::invalid_argument(quoted + " is not available here: this CPU has " + names_available());
     throw std::invalid_argument("unknown " + quoted + ": known are " + known + "; this CPU has " + names_available());
 }
 

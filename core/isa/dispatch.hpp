@@ -1,4 +1,4 @@
-// Which instruction sets this CPU has, and which one is in use.
+// The instruction sets of this CPU, and the one in use.
 #pragma once
 
 #include <string>
@@ -8,15 +8,16 @@
 
 namespace isrlu {
 
-// The tables that this CPU can run, fastest last. Never empty: scalar code runs everywhere.
+// The kernel tables that this CPU can run, fastest last. Never empty: scalar code runs on every CPU.
 const std::vector<const Kernels*>& available();
 
-// The table called `name`. Throws std::invalid_argument, with the accepted names, if there is none or the CPU lacks it.
+// The table of instruction set `name`. Throws std::invalid_argument with the accepted names if the name is unknown or
+// the CPU does not have it.
 const Kernels& kernels_named(std::string_view name);
 
-// The table in use: the fastest one, or the one that the environment variable ISRLU_SIMD names.
+// The table in use: the one named by the environment variable ISRLU_SIMD, else the fastest. Throws like kernels_named.
 const Kernels& active();
 
-std::string names_available();
+std::string names_available();  // "scalar, sse2, avx2"
 
 }  // namespace isrlu

@@ -1,8 +1,8 @@
 // The instruction sets that the kernels are compiled for.
 //
-// To add one, name its xsimd architecture here and add a line with its compiler flags to CMakeLists.txt. CMake writes
-// instruction_sets.inc: ISRLU_SET(name) for each set of the target processor, slowest first, and ISRLU_NAME("name")
-// for all that any processor has.
+// To add one: one line here with its xsimd architecture, and one line in CMakeLists.txt with its compiler flags.
+// CMake generates instruction_sets.inc: ISRLU_SET(name) for each set of the target processor, slowest first, and
+// ISRLU_NAME("name") for the sets of all processors.
 #pragma once
 
 #include "simd/batch.hpp"
@@ -21,7 +21,8 @@ using neon = xsimd::neon64;
 }  // namespace
 }  // namespace isrlu
 
-// In core/isa/*.cpp, which CMake compiles once for each set with ISRLU_SET=name: ISRLU_TABLE(_kernels) is name_kernels.
+// For core/isa/*.cpp, compiled with -DISRLU_SET=avx2 and so on: ISRLU_TABLE(_kernels) is avx2_kernels, ISRLU_SET_NAME
+// is "avx2".
 #define ISRLU_JOIN(a, b) a##b
 #define ISRLU_EXPAND_JOIN(a, b) ISRLU_JOIN(a, b)
 #define ISRLU_TABLE(suffix) ISRLU_EXPAND_JOIN(ISRLU_SET, suffix)

@@ -1,4 +1,4 @@
-// The recurrent kernels of one instruction set. CMake compiles this file once per set, with its flags and ISRLU_SET.
+// The recurrent kernels of one instruction set. Compiled like activation.cpp, separately, to build in parallel.
 #include "isa/instruction_sets.hpp"
 #include "recurrent/sequence.hpp"
 

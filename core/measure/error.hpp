@@ -1,4 +1,4 @@
-// How far float32 results are from a float64 reference, in ulps.
+// The error of float32 results against a float64 reference, in ulp.
 #pragma once
 
 #include <limits>
@@ -9,7 +9,8 @@
 namespace isrlu {
 namespace {
 
-template <class V> V read_wide(const float* p)
+// Loads float32 into a float64 batch.
+template <class V> V read_as_double(const float* p)
 {
     if constexpr (is_scalar<V>) return *p;
     else {
@@ -27,11 +28,11 @@ template <class V> V read_wide(const float* p)
 
 template <class V> V ulps(const float* results, const Reference& reference, std::size_t i)
 {
-    return abs(read_wide<V>(results + i) - read<V>(reference.exact + i)) * read<V>(reference.ulps_per_unit + i);
+    return abs(read_as_double<V>(results + i) - read<V>(reference.exact + i)) * read<V>(reference.ulps_per_unit + i);
 }
 
-// Adds the error of n results to `total`. The index of the worst one is searched only after a new maximum. No input is
-// NaN, so a NaN among the results counts as an infinite error.
+// Adds the errors of n results to `total`. The index of the worst result is searched only after a new maximum. No exact
+// result is NaN, so a NaN among the results counts as an infinite error.
 template <class Isa> void add_error(const float* results, const Reference& reference, std::size_t n, Error& total)
 {
     using V = vec<double, Isa>;

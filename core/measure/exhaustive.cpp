@@ -7,14 +7,16 @@
 namespace isrlu {
 namespace {
 
-constexpr std::size_t block = 2048;  // inputs, results and references of a block stay in the second-level cache
+// Inputs per block. The buffers of a block, 72 KB, fit in the L2 cache.
+constexpr std::size_t block_inputs = 2048;
 
 struct Buffers {
-    float x[block], y[block], nearest[block];
-    double wide[block], exact[block], ulps_per_unit[block];
+    float x[block_inputs], y[block_inputs], nearest[block_inputs];
+    double x_double[block_inputs], exact[block_inputs], ulps_per_unit[block_inputs];
 };
 
-// 2^(23 - exponent), where subnormals share the smallest normal number's exponent: arithmetic on the exponent's bits.
+// 2^(23 - exponent) of a float32 near `exact`, by arithmetic on the exponent bits. Subnormal numbers have the exponent
+// of the smallest normal number.
 double ulps_per_unit(double exact)
 {
     constexpr std::uint64_t one = std::uint64_t(1) << 52, bias = 1023;
@@ -23,18 +25,18 @@ double ulps_per_unit(double exact)
     bits &= 2047 * one;
     double power;
     std::memcpy(&power, &bits, sizeof bits);
-    power = std::max(power, 0x1p-126);  // of doubles: every instruction set has it, and the loop becomes SIMD code
+    power = std::max(power, 0x1p-126);  // in float64: unlike a 64-bit integer maximum, every instruction set has it
     std::memcpy(&bits, &power, sizeof bits);
     bits = (2 * bias + 23) * one - bits;
     std::memcpy(&power, &bits, sizeof bits);
     return power;
 }
 
-// The reference for x, by the kernel `exact` for float64.
-void fill_reference(Buffers& b, Map exact, std::size_t n, float alpha)
+// Computes the reference for b.x with the float64 kernel.
+void fill_reference(Buffers& b, Map kernel, std::size_t n, float alpha)
 {
-    for (std::size_t i = 0; i < n; ++i) b.wide[i] = b.x[i];
-    exact(b.wide, b.exact, n, alpha);
+    for (std::size_t i = 0; i < n; ++i) b.x_double[i] = b.x[i];
+    kernel(b.x_double, b.exact, n, alpha);
     for (std::size_t i = 0; i < n; ++i) {
         b.nearest[i] = static_cast<float>(b.exact[i]);
         b.ulps_per_unit[i] = ulps_per_unit(b.exact[i]);
@@ -52,13 +54,13 @@ std::vector<CandidateError> exhaustive_error(const std::vector<Candidate>& candi
         return quantity.derivative ? a.derivative : a.forward;
     };
     std::vector<CandidateError> errors(candidates.size());
-    for (std::uint64_t done = 0; done < range.count; done += block) {
-        const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(block, range.count - done));
+    for (std::uint64_t done = 0; done < range.count; done += block_inputs) {
+        const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(block_inputs, range.count - done));
         for (std::size_t i = 0; i < n; ++i) {
             const auto bits = static_cast<std::uint32_t>(range.first + done + i);
             std::memcpy(&b->x[i], &bits, sizeof bits);
         }
-        // ISRLU takes no root at x >= 0, half of all inputs. Its results are exact there, and comparing bytes is the faster check.
+        // At x >= 0, half of all inputs, ISRLU's results are exact: a comparison of bytes is enough, and faster.
         const bool is_exact = quantity.function == Function::isrlu && b->x[0] >= 0 && b->x[n - 1] >= 0;
         bool has_reference = false;
         if (is_exact && quantity.derivative) std::fill_n(b->nearest, n, 1.0f);

@@ -1,4 +1,4 @@
-// Exhaustive comparison of the float32 kernels with float64, for the accuracy table.
+// The error of the float32 kernels over every float32, against float64: docs/accuracy.md.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace isrlu {
 
-// One column of the accuracy table.
+// An instruction set and a method: one row of the accuracy table.
 struct Candidate {
     const Kernels* kernels;
     Method method;
@@ -18,10 +18,10 @@ struct Candidate {
 struct CandidateError {
     double max_ulps = 0;
     float worst_input = 0;
-    std::uint64_t correct = 0;
+    std::uint64_t correct = 0;  // number of correctly rounded results
 };
 
-// A range of float32 numbers by their bits: first, first + 1, ..., first + count - 1. None of them may be NaN or have an infinite result.
+// The float32 numbers with bit patterns first to first + count - 1. None is NaN, none has an infinite result.
 struct InputRange {
     std::uint32_t first;
     std::uint64_t count;
@@ -34,8 +34,9 @@ struct Quantity {
     float alpha;
 };
 
-// The error of every candidate over the range. The reference is the float64 kernel of `reference` with IEEE square root and division, computed
-// once for all candidates. Its own error is 2^-28 float32 ulps. `measure` compares: it belongs to the same instruction set as `reference`.
+// The error of every candidate over the range. The reference is the float64 kernel, method ieee, of `reference`,
+// computed once for all candidates. Its own error is 2^-28 float32 ulp. `measure` compares; it is of the same
+// instruction set as `reference`.
 std::vector<CandidateError> exhaustive_error(const std::vector<Candidate>& candidates, Quantity quantity,
                                              InputRange range, const Kernels& reference, const MeasureKernels& measure);
 

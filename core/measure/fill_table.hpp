@@ -1,4 +1,4 @@
-// Fills one instruction set's table for the benchmarks.
+// Fills the benchmarks' table of one instruction set.
 #pragma once
 
 #include "measure/convolution.hpp"
@@ -8,11 +8,10 @@
 namespace isrlu {
 namespace {
 
-template <class Isa> constexpr MeasureKernels fill_measure_table(std::string_view name)
+template <class Isa> constexpr MeasureKernels fill_measure_table()
 {
     using V = vec<float, Isa>;
-    return {name,
-            {rival<Copy, V>("copy"), rival<Relu, V>("relu"), rival<Elu, V>("elu"), rival<Exp, V>("exp"),
+    return {{rival<Copy, V>("copy"), rival<Relu, V>("relu"), rival<Elu, V>("elu"), rival<Exp, V>("exp"),
              rival<Tanh, V>("tanh"), rival<Sigmoid, V>("sigmoid"), rival<InverseRoot, V>("invsqrt")},
             {{"5x5", 5, 5, convolve<5, 5, V>},
              {"3x3", 3, 3, convolve<3, 3, V>},

@@ -1,4 +1,4 @@
-// The table that each instruction set fills for the benchmarks and for the exhaustive error. It is no part of isrlu._core.
+// The benchmarks' table of one instruction set. Part of isrlu_lab._measure, not of isrlu._core.
 #pragma once
 
 #include <cstddef>
@@ -6,27 +6,28 @@
 
 namespace isrlu {
 
-// A function that a user would take instead of ISRLU or ISRU. Null where it has no such kernel.
+// A function that users could take instead of ISRLU or ISRU. backward is null if no benchmark needs it.
 struct Rival {
     std::string_view name;
     void (*forward)(const float* src, float* dst, std::size_t n);
-    void (*backward)(const float* saved, const float* grad_out, float* grad_in, std::size_t n);  // from the input
+    // saved: the input
+    void (*backward)(const float* saved, const float* grad_out, float* grad_in, std::size_t n);
 };
 constexpr int rival_count = 7;
 
-// Float32 results are compared with a float64 reference.
+// A float64 reference for float32 results.
 struct Reference {
     const double* exact;
-    const double* ulps_per_unit;  // 1 / the distance of the float32 numbers around `exact`
-    const float* nearest;  // `exact`, rounded
+    const double* ulps_per_unit;  // 1 / the distance between the float32 numbers around `exact`
+    const float* nearest;  // `exact`, rounded to float32
 };
 struct Error {
     double max_ulps = 0;
     std::size_t worst = 0;  // index of the first element with max_ulps
-    std::size_t correct = 0;  // how many are correctly rounded
+    std::size_t correct = 0;  // number of correctly rounded results
 };
 
-// out = image * filter without padding, for the paper's table 1: see convolution.hpp.
+// A direct convolution without padding: see convolution.hpp.
 struct Convolution {
     std::string_view name;  // "5x5": height x width of the filter
     std::size_t height, width;
@@ -35,7 +36,6 @@ struct Convolution {
 constexpr int convolution_count = 4;
 
 struct MeasureKernels {
-    std::string_view name;
     Rival rivals[rival_count];
     Convolution convolutions[convolution_count];
     void (*add_error)(const float* results, const Reference& reference, std::size_t n, Error& total);

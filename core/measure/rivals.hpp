@@ -1,4 +1,4 @@
-// The functions that a user would take instead of ISRLU and ISRU, over xsimd's exponentials.
+// Functions that users could take instead of ISRLU and ISRU, with xsimd's exponentials, in the kernels' loops.
 #pragma once
 
 #include "activation/array_loops.hpp"
@@ -38,7 +38,8 @@ struct Sigmoid {
         return grad * (y * (constant<V>(1) - y));
     }
 };
-struct InverseRoot {  // what the paper's table 2 calls InvSqrt
+// InvSqrt of the paper's table 2.
+struct InverseRoot {
     template <class V> static V value(V x) { return divide(constant<V>(1), sqrt(x)); }
 };
 

@@ -57,7 +57,10 @@ struct Call {
                is_contiguous(alphas) && (alphas.size == 1 || alphas.size == channels);
     }
 
-    Bound kernel(Type type) const { return {&active().activations[function][static_cast<int>(type)][method], type}; }
+    ActivationKernel kernel(Type type) const
+    {
+        return {&active().activations[function][static_cast<int>(type)][method], type};
+    }
 
     // Dense data as [outer, channels, inner]: whatever the order of dims, the stride of dim 1 is the size of what lies inside of it.
     Channels channels(const TensorView& view) const
@@ -154,7 +157,7 @@ PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t count
         if (!alpha_result) return none_unless_error();
     }
     const bool done = run_kernel(in.size, [&] {
-        const Bound kernel = call.kernel(in.type);
+        const ActivationKernel kernel = call.kernel(in.type);
         if (!call.alpha_is_tensor)
             return backward(kernel, from_output, in.data(), grad_out.data(), grad_in.data(), in.size, call.alpha);
         std::vector<double> sums(learns ? call.alphas.size : 0);

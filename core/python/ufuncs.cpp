@@ -28,7 +28,7 @@ constexpr std::size_t chunk = 512;  // elements that strided data is gathered in
 // The loop's data: what to call for one dtype. `lanes` is null for functions without an alpha.
 struct Loop {
     Map map;
-    MapLanes lanes;
+    MapPerElement lanes;
     std::size_t size, compute_size;
 };
 
@@ -159,11 +159,11 @@ nb::dict make_ufuncs()
             const std::string name(function_names[f]);
             values[method] = make_ufunc(name, has_alpha, [&](Type t) {
                 const Activation& a = k.activation(Function(f), t, Method(m));
-                return Loop{a.forward, a.forward_lanes, type_sizes[static_cast<int>(t)], compute_size(t)};
+                return Loop{a.forward, a.forward_per_element, type_sizes[static_cast<int>(t)], compute_size(t)};
             });
             slopes[method] = make_ufunc(name + "_grad", has_alpha, [&](Type t) {
                 const Activation& a = k.activation(Function(f), t, Method(m));
-                return Loop{a.derivative, a.derivative_lanes, type_sizes[static_cast<int>(t)], compute_size(t)};
+                return Loop{a.derivative, a.derivative_per_element, type_sizes[static_cast<int>(t)], compute_size(t)};
             });
         }
         all[nb::str(function_names[f].data())] = values;

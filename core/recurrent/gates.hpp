@@ -1,12 +1,15 @@
-// The gates and the state's update of LSTM and GRU, forward and backward, for rows of hidden units.
+// The gates and the new states of LSTM and GRU, forward and backward, for rows of hidden units.
 //
 //   LSTM   i, f, o = s(.), g = t(.)       c' = f c + i g              h' = o t(c')
-//   GRU    r, z = s(.), n = t(x + r q)    h' = n + z (h - n)          q the state's part of n's argument
+//   GRU    r, z = s(.), n = t(x + r q)    h' = n + z (h - n)          x, q: input's and state's part of n's argument
 //
-// s and t are isru_sigmoid and isru, or sigmoid and tanh. Of a step nothing but these outputs is kept: f' follows from f.
+// s and t are isru_sigmoid and isru (gates="isru") or sigmoid and tanh (gates="exact"). The backward pass needs only
+// the outputs of s and t: the derivative follows from the output.
 //
-// Error: gates need absolute accuracy only, so float32 takes the estimate and one Newton step, and the sigmoid is 1/2 + isru(x; 1/4)/4 on both
-// sides: at most 4e-7 off. float64 takes the full formula. The slope of isru from its output, (1 - y^2)^(3/2), is off by 1e-4 of itself at x = 30.
+// Error: gates need absolute accuracy only. float32 takes the estimate and one Newton step (NEON: the full formula),
+// and the sigmoid 1/2 + isru(x; 1/4)/4 for both signs: absolute error at most 4e-7. float64 takes the full formula.
+// The derivative of isru from its output, (1 - y^2)^(3/2), has a relative error of 1e-4 at x = 30.
+// Cost: docs/rnn.md, "Figures".
 #pragma once
 
 #include <algorithm>
@@ -21,30 +24,31 @@ namespace isrlu {
 namespace {
 
 template <Gates, class V> struct GateFunctions {
-    static constexpr bool precise = is_double<V> || estimate_of<isa_t<V>>() == Estimate::bits8;
-    static constexpr Method method = precise ? Method::full : Method::newton1;
+    static constexpr bool needs_full = is_double<V> || estimate_of<isa_t<V>>() == Estimate::bits8;
+    static constexpr Method method = needs_full ? Method::full : Method::newton1;
     Alpha<V> one{constant<V>(1)}, quarter{constant<V>(0.25)};
 
-    V tanh(V x) const { return isru<method, Alphas::unit>(within_limit<Function::isru>(x, one), one); }
+    V tanh(V x) const { return isru<method, AlphaMode::unit>(clamp_to_limit<Function::isru>(x, one), one); }
     V sigmoid(V x) const
     {
-        return fma(isru<method, Alphas::one>(within_limit<Function::isru>(x, quarter), quarter), constant<V>(0.25),
-                   constant<V>(0.5));
+        return fma(isru<method, AlphaMode::uniform>(clamp_to_limit<Function::isru>(x, quarter), quarter),
+                   constant<V>(0.25), constant<V>(0.5));
     }
-    V through_tanh(V y, V grad) const { return backward_from_output<Function::isru, Alphas::unit>(y, grad, one); }
-    V through_sigmoid(V y, V grad) const
+    // grad times the derivative, from the output y
+    V tanh_backward(V y, V grad) const { return backward_from_output<Function::isru, AlphaMode::unit>(y, grad, one); }
+    V sigmoid_backward(V y, V grad) const
     {
-        return backward_from_output<Function::isru_sigmoid, Alphas::one>(y, grad, quarter);
+        return backward_from_output<Function::isru_sigmoid, AlphaMode::uniform>(y, grad, quarter);
     }
 };
 template <class V> struct GateFunctions<Gates::exact, V> {
     V tanh(V x) const { return exact_tanh(x); }
     V sigmoid(V x) const { return exact_sigmoid(x); }
-    V through_tanh(V y, V grad) const { return grad * fnma(y, y, constant<V>(1)); }
-    V through_sigmoid(V y, V grad) const { return grad * (y * (constant<V>(1) - y)); }
+    V tanh_backward(V y, V grad) const { return grad * fnma(y, y, constant<V>(1)); }
+    V sigmoid_backward(V y, V grad) const { return grad * (y * (constant<V>(1) - y)); }
 };
 
-// One value of every row and unit: a block of memory whose rows are `stride` apart.
+// A matrix [rows, units] in memory, with consecutive rows `stride` elements apart.
 template <class T> struct Field {
     T* data;
     std::size_t stride;
@@ -52,7 +56,8 @@ template <class T> struct Field {
 };
 template <class T, std::size_t N> using Fields = std::array<Field<T>, N>;
 
-// outputs = f(inputs) for whole batches of units; an output may be an input. Everything is inlined here, and this nowhere.
+// out = f(in) for a number of units that is a multiple of the lanes. An output may be the same memory as an input.
+// flatten and noinline: as for map_batches in array_loops.hpp.
 template <class V, class F, class T, std::size_t... I, std::size_t... O>
 [[gnu::flatten, gnu::noinline]] void whole_rows(F f, std::size_t rows, std::size_t units,
                                                 const Fields<const T, sizeof...(I)>& in,
@@ -60,16 +65,16 @@ template <class V, class F, class T, std::size_t... I, std::size_t... O>
                                                 std::index_sequence<O...>)
 {
     for (std::size_t row = 0; row < rows; ++row) {
-        const T* const from[] = {in[I].at(row, 0)...};
-        T* const to[] = {out[O].at(row, 0)...};
+        const T* const src[] = {in[I].at(row, 0)...};
+        T* const dst[] = {out[O].at(row, 0)...};
         for (std::size_t unit = 0; unit < units; unit += traits<V>::lanes) {
-            const std::array<V, sizeof...(O)> y = f(std::array<V, sizeof...(I)>{read<V>(from[I] + unit)...});
-            (write(to[O] + unit, y[O]), ...);
+            const std::array<V, sizeof...(O)> y = f(std::array<V, sizeof...(I)>{read<V>(src[I] + unit)...});
+            (write(dst[O] + unit, y[O]), ...);
         }
     }
 }
 
-// The same for any number of units: the last ones go through a padded batch.
+// The same for any number of units. The last ones go through a padded batch.
 template <class V, class F, class T, std::size_t I, std::size_t O>
 void each_unit(F f, std::size_t rows, std::size_t units, const Fields<const T, I>& in, const Fields<T, O>& out)
 {
@@ -91,7 +96,7 @@ void each_unit(F f, std::size_t rows, std::size_t units, const Fields<const T, I
     }
 }
 
-// The columns of a row of gates [4 hidden].
+// Column k of the gates [rows, 4 hidden], a matrix [rows, hidden].
 template <class P> Field<P> column(P* gates, std::size_t hidden, std::size_t k)
 {
     return {gates + k * hidden, 4 * hidden};
@@ -110,11 +115,11 @@ template <class T, std::size_t A, std::size_t B> Fields<T, A + B> join(const Fie
 template <Gates K, class T, class Isa> struct LstmCell {
     using V = vec<T, Isa>;
 
-    // gates: i f g o, arguments on entry, outputs on return if they are to be kept
+    // gates: columns i f g o. Arguments of s and t on entry; if `keep`, their outputs on return.
     static void forward(std::size_t rows, std::size_t hidden, T* gates, const T* h, const T* c, T* new_h, T* new_c,
                         bool keep)
     {
-        static_cast<void>(h);  // has entered the gates' arguments
+        static_cast<void>(h);  // already part of the gates' arguments
         const GateFunctions<K, V> functions;
         const auto step = [functions](const std::array<V, 5>& in) {
             using namespace lstm;
@@ -127,28 +132,28 @@ template <Gates K, class T, class Isa> struct LstmCell {
         const auto in = join(all_columns<const T>(gates, hidden), Fields<const T, 1>{{{c, hidden}}});
         if (keep)
             return each_unit<V>(step, rows, hidden, in, join(Fields<T, 2>{{{new_h, hidden}, {new_c, hidden}}}, gate));
-        const auto brief = [step](const std::array<V, 5>& x) {
+        const auto states_only = [step](const std::array<V, 5>& x) {
             const auto y = step(x);
             return std::array<V, 2>{y[0], y[1]};
         };
-        each_unit<V>(brief, rows, hidden, in, Fields<T, 2>{Field<T>{new_h, hidden}, {new_c, hidden}});
+        each_unit<V>(states_only, rows, hidden, in, Fields<T, 2>{Field<T>{new_h, hidden}, {new_c, hidden}});
     }
 
-    // slopes: gradients of the gates' arguments; dh, dc: on entry those of h' and c' from the later steps, on return of h (the product is still
-    // to be added) and c
+    // slopes: gradients of the gates' arguments. dh, dc: on entry the gradients of h' and c' from later steps; on
+    // return those of h and c, dh without the product slopes * W_hh, which the caller adds.
     static void backward(std::size_t rows, std::size_t hidden, const T* gates, const T* h, const T* c, const T* new_c,
                          const T* grad_y, T* slopes, T* dh, T* dc)
     {
         static_cast<void>(h);
         const GateFunctions<K, V> functions;
         const auto step = [functions](const std::array<V, 9>& in) {
-            const auto [i, f, g, o, old, cell, above, later, dc] = in;
-            const V grad = above + later, out = functions.tanh(cell);
-            const V d = dc + functions.through_tanh(out, grad * o);
-            return std::array<V, 6>{functions.through_sigmoid(i, d * g),
-                                    functions.through_sigmoid(f, d * old),
-                                    functions.through_tanh(g, d * i),
-                                    functions.through_sigmoid(o, grad * out),
+            const auto [i, f, g, o, previous_c, cell, grad_y, grad_later, dc] = in;
+            const V grad = grad_y + grad_later, out = functions.tanh(cell);
+            const V d = dc + functions.tanh_backward(out, grad * o);
+            return std::array<V, 6>{functions.sigmoid_backward(i, d * g),
+                                    functions.sigmoid_backward(f, d * previous_c),
+                                    functions.tanh_backward(g, d * i),
+                                    functions.sigmoid_backward(o, grad * out),
                                     constant<V>(0),
                                     d * f};
         };
@@ -163,7 +168,7 @@ template <Gates K, class T, class Isa> struct LstmCell {
 template <Gates K, class T, class Isa> struct GruCell {
     using V = vec<T, Isa>;
 
-    // gates: q r z n, where n holds the input's part on entry
+    // gates: columns q r z n. On entry n holds the input's part of its argument.
     static void forward(std::size_t rows, std::size_t hidden, T* gates, const T* h, const T*, T* new_h, T*, bool keep)
     {
         const GateFunctions<K, V> functions;
@@ -186,11 +191,11 @@ template <Gates K, class T, class Isa> struct GruCell {
     {
         const GateFunctions<K, V> functions;
         const auto step = [functions](const std::array<V, 7>& in) {
-            const auto [q, r, z, n, old, above, later] = in;
-            const V grad = above + later;
-            const V dn = functions.through_tanh(n, grad * (constant<V>(1) - z));
-            return std::array<V, 5>{dn * r, functions.through_sigmoid(r, dn * q),
-                                    functions.through_sigmoid(z, grad * (old - n)), dn, grad * z};
+            const auto [q, r, z, n, previous_h, grad_y, grad_later] = in;
+            const V grad = grad_y + grad_later;
+            const V dn = functions.tanh_backward(n, grad * (constant<V>(1) - z));
+            return std::array<V, 5>{dn * r, functions.sigmoid_backward(r, dn * q),
+                                    functions.sigmoid_backward(z, grad * (previous_h - n)), dn, grad * z};
         };
         const auto in =
             join(all_columns(gates, hidden), Fields<const T, 3>{{{h, hidden}, {grad_y, hidden}, {dh, hidden}}});

@@ -1,7 +1,8 @@
-// One layer of an LSTM or GRU in one direction: what its kernels are given.
+// One layer of an LSTM or GRU in one direction: the arguments and the table of its kernels.
 //
-// Rows lie step by step, those of a step in the order of the batch: sizes[t] of them, never increasing. Rows of the batch are independent of
-// each other through the whole sequence, so threads share out the batch and never wait for each other.
+// Rows are ordered by step, and within a step by batch index. Step t has sizes[t] rows; sizes never increase. The rows
+// of a batch are independent of each other, so each thread takes some of them through the whole sequence without
+// synchronization.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +17,21 @@ enum class Cell { lstm, gru };
 enum class Gates { isru, exact };
 constexpr std::string_view cell_names[] = {"LSTM", "GRU"};
 constexpr std::string_view gates_names[] = {"isru", "exact"};
-constexpr int cell_count = 2, gates_count = 2, recurrent_types = 2;  // float32, float64
+constexpr int cell_count = 2, gates_count = 2;
+constexpr int recurrent_types = 2;  // float32, float64
 
-// How a row of gates [4 hidden] is laid out. This is the one place that knows it.
+// The layout of a row of gates [4 hidden]. No other file defines it.
 //
-// A GRU's n = t(x part + r * state part) keeps the two parts of its argument apart: q is the state's. The order q r z n leaves what the state is
-// multiplied with (q r z) side by side, and what the input is multiplied with (r z n), so that each product is one matrix.
+// A GRU's n = t(x part + r * q) needs the input's and the state's part of its argument separately: column q is the
+// state's part. In the order q r z n, the columns that W_hh h is added to (q r z) are adjacent, and so are those for
+// W_ih x (r z n). Each product is one matrix.
 struct GateLayout {
     std::string_view order;
-    std::size_t columns;  // blocks of `hidden` rows in W_ih and W_hh
-    std::size_t first_input, first_state;  // the first column that W_ih x, or W_hh h, is added to
-    std::size_t first_state_block;  // the block of W_hh that belongs to column first_state: PyTorch's W_hh is r z n
+    std::size_t columns;  // of `hidden` elements each, in the products with W_ih and W_hh
+    // The first column that W_ih x, or W_hh h, is added to.
+    std::size_t first_input, first_state;
+    // The block of `hidden` rows of W_hh that column first_state takes. PyTorch's order for a GRU is r z n.
+    std::size_t first_state_block;
 };
 constexpr GateLayout gate_layouts[] = {{"ifgo", 4, 0, 0, 0}, {"qrzn", 3, 1, 0, 2}};
 constexpr const GateLayout& layout_of(Cell cell) { return gate_layouts[static_cast<int>(cell)]; }
@@ -40,52 +45,55 @@ enum Column : std::size_t { q, r, z, n };
 
 struct Sequence {
     std::size_t steps, batch, hidden;
-    const std::int64_t* sizes;  // null: `batch` in each step
+    const std::int64_t* sizes;  // rows of each step; null: `batch` rows in every step
     bool reverse;
 };
 struct Layer : Sequence {
-    const void* weights;  // packed; null in a backward pass that leaves the product with the slopes to its caller
+    // W_hh, packed. Null in a backward pass whose caller multiplies the slopes by W_hh.
+    const void* weights;
     const void *h0, *c0;  // [batch, hidden]
 };
 struct LayerForward : Layer {
-    std::size_t width;  // of the input
+    std::size_t width;  // elements of an input row
     const void* x;  // [rows, width]
-    const void* input_weights;  // packed
-    const void* biases;  // [4 hidden]: what a row of gates starts from
-    void* gates;  // [rows, 4 hidden]: the gates' outputs on return if they are kept
+    const void* input_weights;  // W_ih, packed
+    const void* biases;  // [4 hidden]: initial value of a row of gates
+    void* gates;  // [rows, 4 hidden]: if `keep`, the gates' outputs on return
     void* y;  // [rows, hidden]
-    void*
-        cells;  // [rows, hidden] if they are kept, else [batch, hidden] with c0 on entry and the last cell states on return
-    bool keep;
+    // LSTM. If `keep`: [rows, hidden], all cell states on return. Else [batch, hidden]: c0 on entry, the last cell
+    // states on return.
+    void* cells;
+    bool keep;  // gates and cells for the backward pass
 };
 struct LayerBackward : Layer {
     const void *gates, *y, *cells, *grad_y;  // from the forward pass; grad_y [rows, hidden]
     void* slopes;  // [rows, 4 hidden]: gradients of the gates' arguments
-    void *dh, *dc;  // [batch, hidden]: gradients of the last states on entry, of the initial ones on return
+    void *dh, *dc;  // [batch, hidden]: gradients of the last states on entry, of the initial states on return
 };
 
-// Kernels of one cell, kind of gates and type. `from` and `to` are rows of the batch; for `multiply_input` they are rows of all steps.
+// The kernels of one cell, kind of gates and type. [begin, end) are rows of the batch, in multiply_input of all steps.
 struct Recurrence {
     void (*add_biases)(std::size_t hidden, const void* b_ih, const void* b_hh, void* row);
-    void (*multiply_input)(const LayerForward&, std::size_t from, std::size_t to);
-    void (*forward)(const LayerForward&, std::size_t from, std::size_t to);
-    void (*backward)(const LayerBackward&, std::size_t from, std::size_t to);
-    // the gates' arguments of one step, from the products of its input and its state, biases included
+    void (*multiply_input)(const LayerForward&, std::size_t begin, std::size_t end);
+    void (*forward)(const LayerForward&, std::size_t begin, std::size_t end);
+    void (*backward)(const LayerBackward&, std::size_t begin, std::size_t end);
+    // The gates' arguments of one step, from W_ih x and W_hh h, which include the biases.
     void (*join_products)(std::size_t rows, std::size_t hidden, const void* input, const void* state, void* gates);
-    // the gates of one step alone: rows of 4 hidden, states of hidden
+    // The gates and the new states of one step. gates: [rows, 4 hidden]. States: [rows, hidden].
     void (*gates)(std::size_t rows, std::size_t hidden, void* gates, const void* h, const void* c, void* new_h,
                   void* new_c, bool keep);
 };
 
-// Weights W [rows, width] laid out for the product: with rows of states or inputs (a sum over width), or, transposed, with the gradients' (a sum
-// over W's rows). W's row (i + first_row) % rows comes i-th.
+// Packs weights W [rows, width] for Product: for the product with states or inputs (a sum over width, depth = width),
+// or, transposed, with gradients (a sum over W's rows, depth = rows). Row i of the packed matrix is
+// row (i + first_row) % rows of W.
 struct Packing {
     std::size_t (*size)(std::size_t depth, std::size_t columns);  // elements
     void (*pack)(const void* weights, std::size_t rows, std::size_t width, std::size_t first_row, bool transposed,
                  void* packed);
 };
 
-// The recurrent kernels of one instruction set. They are a table of their own because they compile apart from the others.
+// The recurrent kernels of one instruction set.
 struct RecurrentKernels {
     Recurrence recurrences[cell_count][gates_count][recurrent_types];
     Packing packings[recurrent_types];

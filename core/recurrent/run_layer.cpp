@@ -8,12 +8,12 @@
 namespace isrlu {
 namespace {
 
-constexpr std::size_t min_batch_rows =
-    4;  // for each thread: each one reads all the weights, which fewer rows do not pay for
-constexpr std::size_t min_step_units = 8192;  // hidden units of one step for each thread
-constexpr std::size_t min_product_bytes = 1 << 21;  // of gates, times the input's width, for each thread
+// The least work per thread.
+constexpr std::size_t min_batch_rows = 4;  // rows of a batch: every thread reads all weights, too much for fewer rows
+constexpr std::size_t min_step_units = 8192;  // hidden units of one step, over all its rows
+constexpr std::size_t min_product_bytes = std::size_t(2) << 20;  // bytes of gates * elements of an input row
 
-// W_ih or W_hh [columns hidden, width], for the product with inputs or states, or, transposed, with gradients.
+// W_ih or W_hh [columns * hidden, width], to be packed. transposed: for the product with gradients.
 struct Weights {
     const LayerKind& kind;
     const void* weight;
@@ -41,7 +41,7 @@ Weights state_weights(const LayerKind& kind, const void* weight, std::size_t hid
     return {kind, weight, kind.layout.columns * hidden, hidden, kind.layout.first_state_block * hidden, transposed};
 }
 
-// The initial states, or zeros.
+// The initial states, or zeros if h is null.
 struct InitialStates {
     const void *h0, *c0;
     InitialStates(const void* h, const void* c, std::size_t bytes, Scratch& scratch) : h0(h), c0(c)
@@ -50,11 +50,11 @@ struct InitialStates {
     }
 };
 
-// Copies each sequence's row of the last step that it takes part in, from [rows, bytes] to [batch, bytes].
-void copy_last_rows(const Sequence& sequence, std::size_t rows, std::size_t bytes, const void* from, void* to)
+// Copies the last row of each sequence of the batch, from [rows, bytes] to [batch, bytes].
+void copy_last_rows(const Sequence& sequence, std::size_t rows, std::size_t bytes, const void* src, void* dst)
 {
     const auto copy = [&](std::size_t row, std::size_t b, std::size_t count) {
-        std::memcpy(static_cast<char*>(to) + b * bytes, static_cast<const char*>(from) + row * bytes, count * bytes);
+        std::memcpy(static_cast<char*>(dst) + b * bytes, static_cast<const char*>(src) + row * bytes, count * bytes);
     };
     if (sequence.reverse) return copy(0, 0, sequence.batch);
     if (!sequence.sizes) return copy(rows - sequence.batch, 0, sequence.batch);
@@ -93,9 +93,9 @@ void run_forward(const LayerKind& kind, const Sequence& sequence, const ForwardA
                              keep ? a.cells : a.c,
                              keep};
     parallel(a.rows, 1 + min_product_bytes / (gates_bytes * a.width),
-             [&](std::size_t from, std::size_t to) { kind.kernels->multiply_input(layer, from, to); });
+             [&](std::size_t begin, std::size_t end) { kind.kernels->multiply_input(layer, begin, end); });
     parallel(sequence.batch, min_batch_rows,
-             [&](std::size_t from, std::size_t to) { kind.kernels->forward(layer, from, to); });
+             [&](std::size_t begin, std::size_t end) { kind.kernels->forward(layer, begin, end); });
     copy_last_rows(sequence, a.rows, state_bytes, a.y, a.h);
     if (a.c && keep) copy_last_rows(sequence, a.rows, state_bytes, a.cells, a.c);
 }
@@ -115,7 +115,7 @@ void run_backward(const LayerKind& kind, const Sequence& sequence, const Backwar
                               a.dh,
                               a.dc};
     parallel(sequence.batch, min_batch_rows,
-             [&](std::size_t from, std::size_t to) { kind.kernels->backward(layer, from, to); });
+             [&](std::size_t begin, std::size_t end) { kind.kernels->backward(layer, begin, end); });
 }
 
 void run_step(const LayerKind& kind, const StepArrays& a)
@@ -124,14 +124,17 @@ void run_step(const LayerKind& kind, const StepArrays& a)
                       product_bytes = kind.layout.columns * state_bytes;
     Scratch scratch(a.gates ? 0 : a.rows * gates_bytes);
     char* gates = static_cast<char*>(a.gates ? a.gates : scratch.take(a.rows * gates_bytes));
-    parallel(a.rows, 1 + min_step_units / a.hidden, [&](std::size_t from, std::size_t to) {
+    parallel(a.rows, 1 + min_step_units / a.hidden, [&](std::size_t begin, std::size_t end) {
         const auto in = [&](const void* p, std::size_t bytes) {
-            return p ? static_cast<const char*>(p) + from * bytes : nullptr;
+            return p ? static_cast<const char*>(p) + begin * bytes : nullptr;
         };
-        const auto out = [&](void* p, std::size_t bytes) { return p ? static_cast<char*>(p) + from * bytes : nullptr; };
-        char* rows = gates + from * gates_bytes;
-        kind.kernels->join_products(to - from, a.hidden, in(a.input, product_bytes), in(a.state, product_bytes), rows);
-        kind.kernels->gates(to - from, a.hidden, rows, in(a.h, state_bytes), in(a.c, state_bytes),
+        const auto out = [&](void* p, std::size_t bytes) {
+            return p ? static_cast<char*>(p) + begin * bytes : nullptr;
+        };
+        char* rows = gates + begin * gates_bytes;
+        kind.kernels->join_products(end - begin, a.hidden, in(a.input, product_bytes), in(a.state, product_bytes),
+                                    rows);
+        kind.kernels->gates(end - begin, a.hidden, rows, in(a.h, state_bytes), in(a.c, state_bytes),
                             out(a.new_h, state_bytes), out(a.new_c, state_bytes), a.gates != nullptr);
     });
 }

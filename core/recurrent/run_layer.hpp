@@ -1,11 +1,12 @@
-// Whole recurrent layers: weights packed, work shared out among PyTorch's threads. Results do not depend on the number of threads.
+// Whole recurrent layers: packs the weights and divides the work among PyTorch's threads. Results do not depend on the
+// number of threads.
 #pragma once
 
 #include "recurrent/layer.hpp"
 
 namespace isrlu {
 
-// The kernels of one kind of layer.
+// The kernels of one cell, kind of gates and type.
 struct LayerKind {
     const Recurrence* kernels;
     const Packing* packing;
@@ -20,28 +21,28 @@ inline LayerKind layer_kind(const Kernels& set, Cell cell, Gates gates, Type typ
             layout_of(cell), type_sizes[t]};
 }
 
-// All arrays are dense. A null pointer stands for what a layer does not have: biases, initial states (zeros then), an LSTM's cell states.
+// All arrays are dense. Null for what a layer does not have: biases, initial states (then zeros), cell states (GRU).
 struct ForwardArrays {
-    std::size_t rows, width;
+    std::size_t rows, width;  // of x: rows of all steps, elements of a row
     const void *x, *w_ih, *w_hh, *b_ih, *b_hh, *h0, *c0;
     void* y;  // [rows, hidden]
-    void *h, *c;  // [batch, hidden]: last states
-    void *gates, *cells;  // [rows, 4 hidden] and [rows, hidden]: kept for the backward pass; null in inference
+    void *h, *c;  // [batch, hidden]: the last states
+    void *gates, *cells;  // [rows, 4 hidden] and [rows, hidden]: for the backward pass; null in inference
 };
 void run_forward(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& arrays);
 
 struct BackwardArrays {
-    const void* w_hh;  // null: the caller multiplies the slopes with it, as for a single step
+    const void* w_hh;  // null: the caller multiplies the slopes by it, as for a single step
     const void *h0, *c0, *gates, *y, *cells, *grad_y;
     void* slopes;  // [rows, 4 hidden]
-    void *dh, *dc;  // [batch, hidden]: gradients of the last states on entry, of the initial ones on return
+    void *dh, *dc;  // [batch, hidden]: gradients of the last states on entry, of the initial states on return
 };
 void run_backward(const LayerKind& kind, const Sequence& sequence, const BackwardArrays& arrays);
 
-// One step whose products with W_ih and W_hh, [rows, columns hidden], are there.
+// One step, from the products of its input and its state with the weights.
 struct StepArrays {
     std::size_t rows, hidden;
-    const void *input, *state;  // the products, biases included
+    const void *input, *state;  // W_ih x and W_hh h with the biases: [rows, columns * hidden]
     const void *h, *c;
     void* gates;  // [rows, 4 hidden]; null in inference
     void *new_h, *new_c;

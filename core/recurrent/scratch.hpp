@@ -1,6 +1,7 @@
-// Memory for the length of one call, in pieces on cache lines.
+// Temporary memory for one call, handed out in pieces that are aligned to cache lines.
 //
-// A thread keeps what it needs for usual sizes: the system hands out fresh memory page by page, which costs more than what is done with it.
+// A thread keeps its memory, up to 32 MB, from call to call. Fresh memory causes a page fault every 4 KB, which costs
+// more than the work on it.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,7 @@ public:
     static std::size_t round_up(std::size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
 
 private:
-    static constexpr std::size_t line_bytes = 64, max_kept_bytes = std::size_t(32) << 20;
+    static constexpr std::size_t line_bytes = 64, max_kept_bytes = std::size_t(32) << 20;  // 32 MB
     struct Free {
         void operator()(void* p) const { ::operator delete(p, std::align_val_t(line_bytes)); }
     };

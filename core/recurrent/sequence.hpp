@@ -1,4 +1,5 @@
-// A whole sequence in one call: the product of all inputs with their weights, then for each step the state's product and the gates.
+// A whole sequence in one call: the product of all inputs with W_ih; then, for each step, the product of the state with
+// W_hh, and the gates. The rules for panels and rows are in product.hpp, the gates' formulas and errors in gates.hpp.
 #pragma once
 
 #include <algorithm>
@@ -9,30 +10,32 @@
 namespace isrlu {
 namespace {
 
-// A step's rows of the batch [from, to). The previous states of the first ones, up to `continued`, are among the rows of the step before, which
-// begin at `before`. Those of the rest are the initial states.
+// Rows [begin, end) of the batch in one step. Rows [begin, first_initial) take their previous states from the previous
+// step, rows [first_initial, end) take the initial states.
 struct Step {
-    std::size_t row, before, from, continued, to;
+    std::size_t row, previous_row;  // of batch index 0, in this and in the previous step
+    std::size_t begin, first_initial, end;
 };
 
-// Calls f(Step) for each step that has rows of the batch in [from, to), in the layer's order, or in the opposite one.
-template <class F> void each_step(const Sequence& sequence, std::size_t from, std::size_t to, bool backwards, F f)
+// Calls f(Step) for each step with rows in [begin, end) of the batch, in the layer's order, or for `backwards` in the
+// opposite order.
+template <class F> void each_step(const Sequence& sequence, std::size_t begin, std::size_t end, bool backwards, F f)
 {
-    const bool down = sequence.reverse != backwards;
+    const bool descending = sequence.reverse != backwards;
     const auto size = [&](std::size_t t) {
         return sequence.sizes ? static_cast<std::size_t>(sequence.sizes[t]) : sequence.batch;
     };
     std::size_t row = 0;
-    if (down)
+    if (descending)
         for (std::size_t t = 0; t < sequence.steps; ++t) row += size(t);
     for (std::size_t i = 0; i < sequence.steps; ++i) {
-        const std::size_t t = down ? sequence.steps - 1 - i : i, n = size(t);
-        if (down) row -= n;
+        const std::size_t t = descending ? sequence.steps - 1 - i : i, n = size(t);
+        if (descending) row -= n;
         const bool first = sequence.reverse ? t + 1 == sequence.steps : t == 0;
-        const std::size_t before = first ? 0 : sequence.reverse ? row + n : row - size(t - 1);
-        const std::size_t known = first ? 0 : sequence.reverse ? size(t + 1) : n, end = std::min(to, n);
-        if (from < end) f(Step{row, before, from, std::clamp(known, from, end), end});
-        if (!down) row += n;
+        const std::size_t previous_row = first ? 0 : sequence.reverse ? row + n : row - size(t - 1);
+        const std::size_t continued = first ? 0 : sequence.reverse ? size(t + 1) : n, step_end = std::min(end, n);
+        if (begin < step_end) f(Step{row, previous_row, begin, std::clamp(continued, begin, step_end), step_end});
+        if (!descending) row += n;
     }
 }
 
@@ -41,14 +44,14 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
     using P = Product<T, Isa>;
     static constexpr GateLayout layout = layout_of(C);
 
-    // Calls f(first row of the batch, row after the last, previous h, previous c) for the rows that continue a sequence and for those that begin
-    // one.
-    template <class F> static void each_block(const Step& s, const T* y, const T* cells, const Layer& layer, F f)
+    // Calls f(begin, end, previous h, previous c) for the rows with previous states and for those with initial states.
+    template <class F> static void each_row_range(const Step& s, const T* y, const T* cells, const Layer& layer, F f)
     {
         const T *h0 = static_cast<const T*>(layer.h0), *c0 = static_cast<const T*>(layer.c0);
-        const std::size_t known = (s.before + s.from) * layer.hidden, fresh = s.continued * layer.hidden;
-        if (s.from < s.continued) f(s.from, s.continued, y + known, cells ? cells + known : nullptr);
-        if (s.continued < s.to) f(s.continued, s.to, h0 + fresh, c0 ? c0 + fresh : nullptr);
+        const std::size_t previous = (s.previous_row + s.begin) * layer.hidden,
+                          initial = s.first_initial * layer.hidden;
+        if (s.begin < s.first_initial) f(s.begin, s.first_initial, y + previous, cells ? cells + previous : nullptr);
+        if (s.first_initial < s.end) f(s.first_initial, s.end, h0 + initial, c0 ? c0 + initial : nullptr);
     }
 
     static void join_products(std::size_t rows, std::size_t hidden, const void* input, const void* state, void* gates)
@@ -67,7 +70,7 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
         }
     }
 
-    // Each of the biases may be missing.
+    // The biases in the layout of a row of gates. b_ih and b_hh may be null.
     static void add_biases(std::size_t hidden, const void* b_ih, const void* b_hh, void* row)
     {
         const auto bias = [](const void* b, std::size_t i) { return b ? static_cast<const T*>(b)[i] : T(0); };
@@ -83,30 +86,30 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
         }
     }
 
-    // The input's part of the gates' arguments for the rows [from, to).
-    static void multiply_input(const LayerForward& layer, std::size_t from, std::size_t to)
+    // gates = biases + W_ih x for the rows [begin, end).
+    static void multiply_input(const LayerForward& layer, std::size_t begin, std::size_t end)
     {
         const std::size_t row_size = 4 * layer.hidden;
         const T* x = static_cast<const T*>(layer.x);
         T* gates = static_cast<T*>(layer.gates);
-        for (std::size_t end; from < to; from = end) {
-            end = std::min(from + P::row_block, to);
-            for (std::size_t row = from; row < end; ++row)
+        for (std::size_t first = begin, last; first < end; first = last) {
+            last = std::min(first + P::row_block, end);
+            for (std::size_t row = first; row < last; ++row)
                 std::memcpy(gates + row * row_size, layer.biases, row_size * sizeof(T));
-            P::add(end - from, layer.width, layout.columns * layer.hidden, x + from * layer.width, layer.width,
+            P::add(last - first, layer.width, layout.columns * layer.hidden, x + first * layer.width, layer.width,
                    static_cast<const T*>(layer.input_weights),
-                   gates + from * row_size + layout.first_input * layer.hidden, row_size);
+                   gates + first * row_size + layout.first_input * layer.hidden, row_size);
         }
     }
 
-    static void forward(const LayerForward& layer, std::size_t from, std::size_t to)
+    static void forward(const LayerForward& layer, std::size_t begin, std::size_t end)
     {
         const std::size_t hidden = layer.hidden;
         T *y = static_cast<T*>(layer.y), *cells = static_cast<T*>(layer.cells), *gates = static_cast<T*>(layer.gates);
-        bool last_panel_first = false;  // in turns: the panels that were read last are still in the cache
-        each_step(layer, from, to, false, [&](const Step& s) {
-            each_block(s, y, cells, layer, [&](std::size_t first, std::size_t end, const T* h, const T* c) {
-                const std::size_t row = s.row + first, rows = end - first;
+        bool last_panel_first = false;  // alternates: see product.hpp
+        each_step(layer, begin, end, false, [&](const Step& s) {
+            each_row_range(s, y, cells, layer, [&](std::size_t first, std::size_t last, const T* h, const T* c) {
+                const std::size_t row = s.row + first, rows = last - first;
                 T* g = gates + row * 4 * hidden;
                 P::add(rows, hidden, layout.columns * hidden, h, hidden, static_cast<const T*>(layer.weights),
                        g + layout.first_state * hidden, 4 * hidden, last_panel_first);
@@ -117,15 +120,15 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
         });
     }
 
-    static void backward(const LayerBackward& layer, std::size_t from, std::size_t to)
+    static void backward(const LayerBackward& layer, std::size_t begin, std::size_t end)
     {
         const std::size_t hidden = layer.hidden;
         const T *y = static_cast<const T*>(layer.y), *cells = static_cast<const T*>(layer.cells);
         T *slopes = static_cast<T*>(layer.slopes), *dh = static_cast<T*>(layer.dh), *dc = static_cast<T*>(layer.dc);
         bool last_panel_first = false;
-        each_step(layer, from, to, true, [&](const Step& s) {
-            each_block(s, y, cells, layer, [&](std::size_t first, std::size_t end, const T* h, const T* c) {
-                const std::size_t row = s.row + first, rows = end - first;
+        each_step(layer, begin, end, true, [&](const Step& s) {
+            each_row_range(s, y, cells, layer, [&](std::size_t first, std::size_t last, const T* h, const T* c) {
+                const std::size_t row = s.row + first, rows = last - first;
                 const T* g = static_cast<const T*>(layer.gates) + row * 4 * hidden;
                 const T* grad_y = static_cast<const T*>(layer.grad_y) + row * hidden;
                 T *slope = slopes + row * 4 * hidden, *d = dh + first * hidden;

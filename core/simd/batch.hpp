@@ -1,14 +1,15 @@
-// One set of names for SIMD batches and for plain numbers, so that the formula is written once and also builds as scalar code.
+// One set of names for SIMD batches (xsimd) and for plain numbers: the formula is written once and also builds as
+// scalar code.
 //
-// Everything here and in the headers that build on it sits in an unnamed namespace: each instruction set is one translation unit with
-// flags of its own, and a function that the linker merged across them could carry AVX-512 code into the SSE2 build.
+// Everything here, and in the headers that include this one, is in an unnamed namespace. Each instruction set has its
+// own translation units and compiler flags. With external linkage the linker could merge two copies of a function and
+// put AVX-512 code into the SSE2 build.
 #pragma once
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include <xsimd/xsimd.hpp>
@@ -16,8 +17,10 @@
 namespace isrlu {
 namespace {
 
-struct scalar_isa {};  // stands where an xsimd architecture would
+// Takes the place of an xsimd architecture in the scalar build.
+struct scalar_isa {};
 
+// vec<T, Isa>: a batch of T, or T itself in the scalar build.
 template <class T, class Isa> struct vec_of {
     using type = xsimd::batch<T, Isa>;
 };
@@ -47,13 +50,14 @@ template <class V> using isa_t = typename traits<V>::isa;
 template <class V> constexpr bool is_scalar = std::is_same_v<isa_t<V>, scalar_isa>;
 template <class V> constexpr bool is_double = std::is_same_v<value_t<V>, double>;
 
-// Unsigned integers of a number's width, and batches of them.
+// The unsigned integer of the same size as T, and a batch of them.
 template <class T> using bits_of = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 template <class V> using bits_t = vec<bits_of<value_t<V>>, isa_t<V>>;
 
+// All lanes equal to c.
 template <class V> V constant(double c) { return V(static_cast<value_t<V>>(c)); }
 
-// The scalar twins of what xsimd offers for batches. Without a fused instruction a * b + c rounds twice, as in the SSE2 build.
+// Scalar versions of xsimd's batch functions. fma is not fused here: a * b + c rounds twice, as in the SSE2 build.
 template <class T> using if_number = std::enable_if_t<std::is_floating_point_v<T>, T>;
 template <class T> if_number<T> fma(T a, T b, T c) { return a * b + c; }
 template <class T> if_number<T> fnma(T a, T b, T c) { return c - a * b; }
@@ -61,7 +65,8 @@ template <class T> if_number<T> select(bool mask, T a, T b) { return mask ? a : 
 template <class T> if_number<T> abs(T a) { return std::fabs(a); }
 template <class T> if_number<T> sqrt(T a) { return std::sqrt(a); }
 
-// Root and quotient as IEEE rounds them. On ARM xsimd gives its float32 approximations of the 32-bit processors, 2 ulp off, for both.
+// Correctly rounded square root and division. On NEON xsimd's float32 versions are approximations written for 32-bit
+// ARM, with errors of 2 ulp: use the AArch64 instructions.
 #if defined(__aarch64__)
 inline xsimd::batch<float, xsimd::neon64> sqrt(const xsimd::batch<float, xsimd::neon64>& a) { return vsqrtq_f32(a); }
 inline xsimd::batch<float, xsimd::neon64> divide(const xsimd::batch<float, xsimd::neon64>& a,
@@ -72,35 +77,36 @@ inline xsimd::batch<float, xsimd::neon64> divide(const xsimd::batch<float, xsimd
 #endif
 template <class V> V divide(const V& a, const V& b) { return a / b; }
 
-// The greater and the lesser of a limit and a value, where a NaN in the value stays a NaN: x86 returns the second operand then, NEON the NaN.
-// By the instruction itself, because xsimd leaves the order of the operands open.
+// at_least(limit, x) = max(limit, x), at_most(limit, x) = min(limit, x). If x is NaN, the result is NaN: x86 returns
+// the second operand, NEON returns the NaN. Intrinsics, because xsimd does not specify the order of the operands.
 #if defined(__AVX512F__)
-#define ISRLU_SECOND_WINS(op) \
+#define ISRLU_MIN_MAX_INTRINSIC(op) \
     else if constexpr (is_double<V>) return _mm512_##op##_pd(limit, x); else return _mm512_##op##_ps(limit, x);
 #elif defined(__AVX2__)
-#define ISRLU_SECOND_WINS(op) \
+#define ISRLU_MIN_MAX_INTRINSIC(op) \
     else if constexpr (is_double<V>) return _mm256_##op##_pd(limit, x); else return _mm256_##op##_ps(limit, x);
 #elif defined(__SSE2__)
-#define ISRLU_SECOND_WINS(op) \
+#define ISRLU_MIN_MAX_INTRINSIC(op) \
     else if constexpr (is_double<V>) return _mm_##op##_pd(limit, x); else return _mm_##op##_ps(limit, x);
 #else
-#define ISRLU_SECOND_WINS(op) \
+#define ISRLU_MIN_MAX_INTRINSIC(op) \
     else if constexpr (is_double<V>) return v##op##q_f64(limit, x); else return v##op##q_f32(limit, x);
 #endif
 template <class V> V at_least(V limit, V x)
 {
     if constexpr (is_scalar<V>) return x < limit ? limit : x;
-    ISRLU_SECOND_WINS(max)
+    ISRLU_MIN_MAX_INTRINSIC(max)
 }
 template <class V> V at_most(V limit, V x)
 {
     if constexpr (is_scalar<V>) return x > limit ? limit : x;
-    ISRLU_SECOND_WINS(min)
+    ISRLU_MIN_MAX_INTRINSIC(min)
 }
-#undef ISRLU_SECOND_WINS
+#undef ISRLU_MIN_MAX_INTRINSIC
 
-// x where it is between -limit and -0; any number of that range, or NaN, where it is not. As integers, negative floats rise with their magnitude
-// and lie below all others, so that one minimum does both; where there is no such instruction, two of floats do.
+// x if -limit <= x <= -0. For any other x, some number in [-limit, 0] or NaN: the caller discards it.
+// Float32 with AVX2 or NEON: one signed integer minimum. Read as integers, negative floats are below all positive ones
+// and increase with their magnitude. Elsewhere: a floating-point maximum and minimum.
 template <class V> V negative_within(V limit, V x)
 {
 #if defined(__AVX2__) || defined(__aarch64__)
@@ -132,6 +138,7 @@ template <class V> V from_bits(bits_t<V> b)
     else return xsimd::bitwise_cast<value_t<V>>(b);
 }
 
+// Unaligned load and store.
 template <class V> V read(const value_t<V>* p)
 {
     if constexpr (is_scalar<V>) return *p;
@@ -141,11 +148,6 @@ template <class V> void write(value_t<V>* p, V x)
 {
     if constexpr (is_scalar<V>) *p = x;
     else x.store_unaligned(p);
-}
-template <class V> value_t<V> sum(V x)
-{
-    if constexpr (is_scalar<V>) return x;
-    else return xsimd::reduce_add(x);
 }
 
 }  // namespace

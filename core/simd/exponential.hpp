@@ -1,5 +1,5 @@
-// exp, expm1, tanh and the sigmoid, by xsimd or by the standard library: what ISRU stands in for. Recurrent layers with
-// exact gates and the benchmarks use them.
+// exp, expm1, tanh and sigmoid: xsimd's for batches, the standard library's for plain numbers. Used by recurrent layers
+// with gates="exact" and by the benchmarks.
 #pragma once
 
 #include "simd/batch.hpp"

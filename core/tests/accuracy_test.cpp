@@ -1,4 +1,4 @@
-// Errors over many numbers against long double, and the paper's figures for the ways to the inverse root.
+// Errors over many inputs against long double, and the paper's figures for the methods of the inverse root.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,11 +18,11 @@ struct Exact {
     std::vector<long double> values, slopes;
 };
 
-// The same for every instruction set and method, and slow: kept.
+// Computed once for all instruction sets and methods, because long double is slow.
 const Exact& exact(Function f, Type type, double alpha, const std::vector<double>& inputs)
 {
-    static std::map<std::tuple<Function, Type, double>, Exact> kept;
-    Exact& e = kept[{f, type, alpha}];
+    static std::map<std::tuple<Function, Type, double>, Exact> cache;
+    Exact& e = cache[{f, type, alpha}];
     if (e.values.empty())
         for (const double x : inputs) {
             const double a = decode(type, encode(type, alpha));
@@ -32,26 +32,26 @@ const Exact& exact(Function f, Type type, double alpha, const std::vector<double
     return e;
 }
 
-// The largest error as a share of what is allowed.
+// Checks that the largest ratio of error to allowed error is at most 1.
 template <class Allowed>
 void check_errors(const char* what, const Case& c, double alpha, const Array& x, const Array& got,
                   const std::vector<long double>& exact, Allowed allowed)
 {
     double worst = 0;
-    std::size_t place = 0;
+    std::size_t index = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
-        const double share = static_cast<double>(std::fabs(got.get(i) - exact[i])) / allowed(c, exact[i]);
-        if (!(share <= worst)) worst = share == share ? share : HUGE_VAL, place = i;
+        const double ratio = static_cast<double>(std::fabs(got.get(i) - exact[i])) / allowed(c, exact[i]);
+        if (!(ratio <= worst)) worst = ratio == ratio ? ratio : HUGE_VAL, index = i;
     }
     if (std::getenv("ISRLU_TEST_VERBOSE"))
         std::printf("%s %s %s, alpha %g: %.3f of the bound, at %.9g, %.3f ulp\n", c.kernels.name.data(), what,
-                    c.name().c_str(), alpha, worst, x.get(place),
-                    static_cast<double>(std::fabs(got.get(place) - exact[place])) / ulp(c.type, exact[place]));
-    CHECK(worst <= 1, what, " ", c.name(), ", alpha ", alpha, ", x ", x.get(place), ": ", got.get(place), " for ",
-          exact[place], ", ", worst, " times the bound");
+                    c.name().c_str(), alpha, worst, x.get(index),
+                    static_cast<double>(std::fabs(got.get(index) - exact[index])) / ulp(c.type, exact[index]));
+    CHECK(worst <= 1, what, " ", c.name(), ", alpha ", alpha, ", x ", x.get(index), ": ", got.get(index), " for ",
+          exact[index], ", ", worst, " times the bound");
 }
 
-// Smallest number of accurate bits of rsqrt over two octaves, which stand for all.
+// Smallest number of accurate bits of rsqrt over [1, 4). The error repeats with each factor of 4.
 double accurate_bits(const Kernels& kernels, Method method)
 {
     std::vector<double> inputs;
@@ -90,9 +90,10 @@ TEST(errors_are_within_the_methods_bound)
 
 TEST(the_papers_figures_hold)
 {
-    // 11.6 bits for the estimate and 23.4 for one step in the paper, whose CPU was another: vendors promise 1.5 * 2^-12.
-    const double estimate = accurate_bits(kernels, Method::approx), promised = -std::log2(estimate_error(kernels));
-    CHECK(estimate >= std::min(promised, 22.0), estimate, " bits");
+    // The paper measured 11.6 bits for the estimate and 23.4 bits after one step, on its CPU. The vendors document an
+    // error of at most 1.5 * 2^-12.
+    const double estimate = accurate_bits(kernels, Method::approx), documented = -std::log2(estimate_error(kernels));
+    CHECK(estimate >= std::min(documented, 22.0), estimate, " bits");
     const double step = accurate_bits(kernels, Method::newton1);
     CHECK(step > (kernels.name == "neon" ? 15 : 21), step, " bits");
     CHECK(accurate_bits(kernels, Method::newton2) > 22, "newton2");
@@ -105,9 +106,9 @@ TEST(the_papers_figures_hold)
 TEST_ONCE(the_bounds_can_be_missed)
 {
     const Case c{kernels_named("scalar"), Function::isrlu, Type::float32, Method::full};
-    const double place = ulp(Type::float32, 0.75L);
-    CHECK(1.4 * place <= value_error(c, 0.75L), "an error within the bound");
-    CHECK(!(1.6 * place <= value_error(c, 0.75L)), "an error beyond the bound");
+    const double one_ulp = ulp(Type::float32, 0.75L);
+    CHECK(1.4 * one_ulp <= value_error(c, 0.75L), "an error within the bound");
+    CHECK(!(1.6 * one_ulp <= value_error(c, 0.75L)), "an error beyond the bound");
     CHECK(!(std::nan("") <= value_error(c, 0.75L)), "a NaN");
 }
 

@@ -1,5 +1,5 @@
-// A test is a function that runs once for each instruction set of this CPU (TEST) or once in all (TEST_ONCE). It passes if it checked
-// something and nothing that it checked failed.
+// TEST runs a function once for each instruction set of this CPU, TEST_ONCE runs it once. A test passes if it has at
+// least one CHECK and none fails.
 #pragma once
 
 #include <sstream>
@@ -30,7 +30,7 @@ template <class... Parts> std::string text(const Parts&... parts)
     return out.str();
 }
 
-// CHECK(condition, what to print beside it if it fails...)
+// CHECK(condition, values to print if it fails...)
 #define CHECK(condition, ...)                                                          \
     do {                                                                               \
         const bool passed_ = (condition);                                              \

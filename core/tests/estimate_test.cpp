@@ -1,37 +1,37 @@
-// `full` keeps its bound with every estimate that a vendor's promise allows, not only with the one of the CPU at hand: the formula runs on numbers
-// whose estimate of 1/sqrt(d) is off by as much as is promised. That covers AVX-512 and other makers' chips wherever the tests run.
+// Method `full` keeps its error bound for every estimate that the vendors' documentation allows, not only for the
+// estimate of this CPU. The formula runs on a model of a batch whose estimate of 1/sqrt(d) has up to the largest
+// documented error. This covers instruction sets that this CPU does not have.
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <random>
-#include <type_traits>
 
 #include <xsimd/xsimd.hpp>
 
 namespace isrlu::testing {
 namespace {
 
-// Instruction sets by what the formula asks of them: the name decides how many terms are taken, `promise` how far the estimate may be off.
+// Models of instruction sets. The base class determines how many correction terms the formula takes. estimate_error:
+// the largest documented relative error of the estimate. fused: whether fma rounds once.
 struct Avx512 : xsimd::avx512f {
-    static constexpr double promise = 0x1p-14;
+    static constexpr double estimate_error = 0x1p-14;
     static constexpr bool fused = true;
 };
 struct Avx2 : xsimd::avx2 {
-    static constexpr double promise = 1.5 * 0x1p-12;
+    static constexpr double estimate_error = 1.5 * 0x1p-12;
     static constexpr bool fused = true;
 };
 struct Sse2 : xsimd::sse2 {
-    static constexpr double promise = 1.5 * 0x1p-12;
+    static constexpr double estimate_error = 1.5 * 0x1p-12;
     static constexpr bool fused = false;
 };
 struct Neon {
-    static constexpr double promise = 0x1p-8;
+    static constexpr double estimate_error = 0x1p-8;
     static constexpr bool fused = true;
 };
 
-double deviation = 0;  // of the estimate, in units of the promise
+double deviation = 0;  // of the estimate, in units of estimate_error
 
-// A batch of one lane.
+// A batch with one lane.
 template <class T, class Isa> struct Model {
     using value_type = T;
     using arch_type = Isa;
@@ -65,12 +65,12 @@ template <class T, class Isa> struct Model {
 }  // namespace
 }  // namespace isrlu::testing
 
-// What the kernels' headers call by xsimd's name.
+// Functions that the kernels' headers call with xsimd's namespace.
 namespace xsimd {
 template <class T, class Isa> static isrlu::testing::Model<T, Isa> rsqrt(isrlu::testing::Model<T, Isa> d)
 {
     return isrlu::testing::Model<T, Isa>(
-        static_cast<T>((1 + isrlu::testing::deviation * Isa::promise) / std::sqrt(static_cast<double>(d.v))));
+        static_cast<T>((1 + isrlu::testing::deviation * Isa::estimate_error) / std::sqrt(static_cast<double>(d.v))));
 }
 template <class To, class T, class Isa>
 static isrlu::testing::Model<To, Isa> bitwise_cast(isrlu::testing::Model<T, Isa> a)
@@ -107,7 +107,7 @@ template <class T> struct vec_of<T, testing::Neon> {
 namespace isrlu::testing {
 namespace {
 
-template <class T, class Isa> void check_promise(const char* name)
+template <class T, class Isa> void check_estimates(const char* name)
 {
     using V = Model<T, Isa>;
     const Type type = sizeof(T) == 8 ? Type::float64 : Type::float32;
@@ -121,14 +121,14 @@ template <class T, class Isa> void check_promise(const char* name)
             for (const double off : {-1.0, 1.0, within(random)}) {
                 deviation = off;
                 V unused;
-                const Alpha<V> one{V(a)};
+                const Alpha<V> model_alpha{V(a)};
                 const V input(static_cast<T>(x));
-                const double got = forward<Function::isru, Method::full, Alphas::one>(input, one).v;
+                const double got = forward<Function::isru, Method::full, AlphaMode::uniform>(input, model_alpha).v;
                 const double got_slope =
-                    backward<Function::isru, Method::full, Alphas::one>(input, V(1), one, unused).v;
+                    backward<Function::isru, Method::full, AlphaMode::uniform>(input, V(1), model_alpha, unused).v;
                 const auto where = [&] {
                     return text(name, " ", type_names[int(type)], ", alpha ", alpha, ", x ", x, ", estimate off by ",
-                                off, " of the promise: ");
+                                off, " times the documented error: ");
                 };
                 CHECK(std::fabs(got - exact) <= value_error(c, exact), where(), got, " for ", exact);
                 CHECK(std::fabs(got_slope - exact_slope) <= slope_error(c, exact_slope), where(), "f' ", got_slope,
@@ -139,16 +139,16 @@ template <class T, class Isa> void check_promise(const char* name)
 
 }  // namespace
 
-TEST_ONCE(full_keeps_its_bound_with_every_estimate_that_is_promised)
+TEST_ONCE(full_keeps_its_bound_with_every_documented_estimate)
 {
-    check_promise<float, Avx512>("avx512");
-    check_promise<float, Avx2>("avx2");
-    check_promise<float, Sse2>("sse2");
-    check_promise<float, Neon>("neon");
-    check_promise<double, Avx512>("avx512");
-    check_promise<double, Avx2>("avx2");
-    check_promise<double, Sse2>("sse2");
-    check_promise<double, Neon>("neon");
+    check_estimates<float, Avx512>("avx512");
+    check_estimates<float, Avx2>("avx2");
+    check_estimates<float, Sse2>("sse2");
+    check_estimates<float, Neon>("neon");
+    check_estimates<double, Avx512>("avx512");
+    check_estimates<double, Avx2>("avx2");
+    check_estimates<double, Sse2>("sse2");
+    check_estimates<double, Neon>("neon");
 }
 
 }  // namespace isrlu::testing

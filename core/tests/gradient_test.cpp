@@ -1,4 +1,4 @@
-// Backward passes against the derivative, from the input and from the output, and the gradient of alpha.
+// Backward passes from the input and from the output, against the derivative; and the gradient of alpha.
 #include <cmath>
 #include <limits>
 
@@ -7,7 +7,7 @@
 namespace isrlu::testing {
 namespace {
 
-constexpr std::size_t length = 5003;  // several of the kernels' chunks and a tail
+constexpr std::size_t length = 5003;  // elements: several of the kernels' blocks of 1024, and a partial batch
 
 struct Data {
     Array x, grad, out;
@@ -20,7 +20,8 @@ struct Data {
     }
 };
 
-std::vector<Case> wide_cases(const Kernels& kernels)
+// The cases of float32 and float64. 16-bit results are float32's, rounded: half_test.cpp.
+std::vector<Case> unrounded_cases(const Kernels& kernels)
 {
     std::vector<Case> list;
     for (const Case& c : cases(kernels))
@@ -34,7 +35,7 @@ double epsilon(const Case& c) { return ulp(compute_type(c.type), 1); }
 
 TEST(backward_is_gradient_times_derivative)
 {
-    for (const Case& c : wide_cases(kernels))  // the 16-bit types are float32's, rounded
+    for (const Case& c : unrounded_cases(kernels))
         for (const double alpha : {1.0, 0.3, 0.0}) {
             Data d(c.type);
             Array slopes(c.type, length);
@@ -48,8 +49,8 @@ TEST(backward_is_gradient_times_derivative)
 
 TEST(backward_from_output_needs_no_input)
 {
-    for (const Case& c : wide_cases(kernels)) {
-        if (c.method != Method::full) continue;  // no inverse root is taken: one kernel serves all methods
+    for (const Case& c : unrounded_cases(kernels)) {
+        if (c.method != Method::full) continue;  // the kernel is the same for all methods: it has no inverse root
         for (const double alpha : {1.0, 0.3, 3.0}) {
             const double a = c.rounded(alpha);
             Data d(c.type);
@@ -72,8 +73,8 @@ TEST(backward_from_output_needs_no_input)
 TEST(backward_from_output_of_special_outputs)
 {
     for (const Case& c : cases(kernels)) {
-        const double beyond =
-            1 + ulp(c.type, 1);  // f may round to a little more than its bound: no root of a negative number
+        // f may round to a little more than 1/sqrt(alpha). The kernel must not take the root of a negative number.
+        const double beyond = 1 + ulp(c.type, 1);
         const Array y(c.type, {std::nan(""), -1, -beyond, 0.0, -0.0, 0.5});
         const Array grad(c.type, y.size(), 1.5);
         Array out(c.type, y.size());
@@ -99,12 +100,12 @@ TEST(gradient_of_alpha)
                 Data d(c.type);
                 const Array alphas(compute_type(c.type), length, alpha);
                 Array sums(compute_type(c.type), length, 0.5), y(c.type, length);
-                double sum = 2, from_output = 2;  // they are added to
+                double sum = 2, from_output = 2;  // the kernels add to them
                 c.run().backward(d.x.at(), d.grad.at(), d.out.at(), length, alpha, &sum);
-                c.run().backward_lanes(d.x.at(), d.grad.at(), d.out.at(), length, alphas.at(), sums.at());
+                c.run().backward_per_element(d.x.at(), d.grad.at(), d.out.at(), length, alphas.at(), sums.at());
                 c.run().forward(d.x.at(), y.at(), length, alpha);
                 c.run().backward_from_output(y.at(), d.grad.at(), d.out.at(), length, alpha, &from_output);
-                const double share = 3.01 * root_bound(kernels, c.method).relative + 24 * epsilon(c);
+                const double tolerance = 3.01 * root_bound(kernels, c.method).relative + 24 * epsilon(c);
                 long double total = 2, total_y = 2, size = 2;
                 for (std::size_t i = 0; i < length; ++i) {
                     const long double term = d.grad.get(i) * alpha_slope(f, d.x.get(i), a);
@@ -112,12 +113,13 @@ TEST(gradient_of_alpha)
                                                                    ? 0
                                                                    : -d.grad.get(i) * out * out * out / 2;
                     total += term, total_y += term_y, size += std::fabs(term);
-                    CHECK(std::fabs(sums.get(i) - 0.5 - term) <= share * std::fabs(term) + epsilon(c), c.name(),
+                    CHECK(std::fabs(sums.get(i) - 0.5 - term) <= tolerance * std::fabs(term) + epsilon(c), c.name(),
                           ", alpha ", alpha, ", x ", d.x.get(i), ": ", sums.get(i) - 0.5, " for ", term);
                 }
-                CHECK(std::fabs(sum - total) <= share * size, c.name(), ", alpha ", alpha, ": ", sum, " for ", total);
-                CHECK(std::fabs(from_output - total_y) <= share * size, c.name(), ", alpha ", alpha, ": ", from_output,
-                      " for ", total_y);
+                CHECK(std::fabs(sum - total) <= tolerance * size, c.name(), ", alpha ", alpha, ": ", sum, " for ",
+                      total);
+                CHECK(std::fabs(from_output - total_y) <= tolerance * size, c.name(), ", alpha ", alpha, ": ",
+                      from_output, " for ", total_y);
             }
 }
 

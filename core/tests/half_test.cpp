@@ -1,4 +1,4 @@
-// float16 and bfloat16: every one of the 65,536 inputs gives the float32 result, rounded once.
+// float16 and bfloat16: each of the 65,536 inputs gives the float32 result, rounded once.
 #include <cmath>
 #include <random>
 
@@ -8,27 +8,27 @@
 namespace isrlu::testing {
 namespace {
 
-constexpr std::size_t all = 65536;
+constexpr std::size_t count = 65536;  // numbers of a 16-bit type
 
 // Every number of a 16-bit type, and the same numbers in float32.
 struct Numbers {
-    Array half, wide{Type::float32, all};
-    explicit Numbers(Type type) : half(type, all)
+    Array half, single{Type::float32, count};
+    explicit Numbers(Type type) : half(type, count)
     {
-        for (std::size_t i = 0; i < all; ++i) half.set_bits(i, i), wide.set(i, decode(type, i));
+        for (std::size_t i = 0; i < count; ++i) half.set_bits(i, i), single.set(i, decode(type, i));
     }
 };
 
-void check_rounded(const std::string& what, const Numbers& inputs, const Array& half, const Array& wide)
+void check_rounded(const std::string& what, const Numbers& inputs, const Array& half, const Array& single)
 {
-    for (std::size_t i = 0; i < all; ++i) {
-        const bool both_nan = std::isnan(half.get(i)) && std::isnan(wide.get(i));
-        CHECK(both_nan || half.bits(i) == encode(half.type(), wide.get(i)), what, ", x ", inputs.half.get(i), ": ",
-              half.get(i), " for ", wide.get(i));
+    for (std::size_t i = 0; i < count; ++i) {
+        const bool both_nan = std::isnan(half.get(i)) && std::isnan(single.get(i));
+        CHECK(both_nan || half.bits(i) == encode(half.type(), single.get(i)), what, ", x ", inputs.half.get(i), ": ",
+              half.get(i), " for ", single.get(i));
     }
 }
 
-// Calls f(case of the 16-bit type, its float32 twin, inputs)
+// Calls f(case of the 16-bit type, float32 kernels of the same function and method, inputs)
 template <class F> void each_half(const Kernels& kernels, F f)
 {
     for (const Type type : {Type::float16, Type::bfloat16}) {
@@ -44,32 +44,32 @@ TEST(reading_and_writing_keeps_every_number)
 {
     each_half(kernels, [](const Case& c, const Activation&, const Numbers& inputs) {
         if (c.function != Function::isrlu) return;
-        Array out(c.type, all);
-        c.run().forward(inputs.half.at(), out.at(), all, 0);  // alpha 0: f(x) = x
-        for (std::size_t i = 0; i < all; ++i)
+        Array out(c.type, count);
+        c.run().forward(inputs.half.at(), out.at(), count, 0);  // alpha 0: f(x) = x
+        for (std::size_t i = 0; i < count; ++i)
             CHECK(same(out, i, inputs.half, i), c.name(), ", bits ", i, ": ", out.bits(i));
     });
 }
 
 TEST(every_half_is_the_float32_result_rounded_once)
 {
-    each_half(kernels, [&](const Case& c, const Activation& twin, const Numbers& inputs) {
-        Array half(c.type, all), wide(Type::float32, all);
+    each_half(kernels, [&](const Case& c, const Activation& float32_kernels, const Numbers& inputs) {
+        Array half(c.type, count), single(Type::float32, count);
         for (const double alpha : {1.0, 3.0, 0.1}) {
-            c.run().forward(inputs.half.at(), half.at(), all, alpha);
-            twin.forward(inputs.wide.at(), wide.at(), all, alpha);
-            check_rounded(text(c.name(), ", alpha ", alpha), inputs, half, wide);
+            c.run().forward(inputs.half.at(), half.at(), count, alpha);
+            float32_kernels.forward(inputs.single.at(), single.at(), count, alpha);
+            check_rounded(text(c.name(), ", alpha ", alpha), inputs, half, single);
         }
-        c.run().derivative(inputs.half.at(), half.at(), all, 1);
-        twin.derivative(inputs.wide.at(), wide.at(), all, 1);
-        check_rounded(c.name() + " derivative", inputs, half, wide);
-        const Array grad_half(c.type, all, -1.375), grad_wide(Type::float32, all, -1.375);
-        c.run().backward(inputs.half.at(), grad_half.at(), half.at(), all, 3, nullptr);
-        twin.backward(inputs.wide.at(), grad_wide.at(), wide.at(), all, 3, nullptr);
-        check_rounded(c.name() + " backward", inputs, half, wide);
-        c.run().backward_from_output(inputs.half.at(), grad_half.at(), half.at(), all, 3, nullptr);
-        twin.backward_from_output(inputs.wide.at(), grad_wide.at(), wide.at(), all, 3, nullptr);
-        check_rounded(c.name() + " backward from output", inputs, half, wide);
+        c.run().derivative(inputs.half.at(), half.at(), count, 1);
+        float32_kernels.derivative(inputs.single.at(), single.at(), count, 1);
+        check_rounded(c.name() + " derivative", inputs, half, single);
+        const Array grad_half(c.type, count, -1.375), grad_single(Type::float32, count, -1.375);
+        c.run().backward(inputs.half.at(), grad_half.at(), half.at(), count, 3, nullptr);
+        float32_kernels.backward(inputs.single.at(), grad_single.at(), single.at(), count, 3, nullptr);
+        check_rounded(c.name() + " backward", inputs, half, single);
+        c.run().backward_from_output(inputs.half.at(), grad_half.at(), half.at(), count, 3, nullptr);
+        float32_kernels.backward_from_output(inputs.single.at(), grad_single.at(), single.at(), count, 3, nullptr);
+        check_rounded(c.name() + " backward from output", inputs, half, single);
     });
 }
 
@@ -78,15 +78,16 @@ TEST(every_half_rsqrt_is_the_float32_result_rounded_once)
     for (const Type type : {Type::float16, Type::bfloat16}) {
         const Numbers inputs(type);
         for (int m = 0; m < method_count; ++m) {
-            Array half(type, all), wide(Type::float32, all);
-            kernels.rsqrt[int(type)][m](inputs.half.at(), half.at(), all, 0);
-            kernels.rsqrt[int(Type::float32)][m](inputs.wide.at(), wide.at(), all, 0);
-            check_rounded(text("rsqrt ", method_names[m]), inputs, half, wide);
+            Array half(type, count), single(Type::float32, count);
+            kernels.rsqrt[int(type)][m](inputs.half.at(), half.at(), count, 0);
+            kernels.rsqrt[int(Type::float32)][m](inputs.single.at(), single.at(), count, 0);
+            check_rounded(text("rsqrt ", method_names[m]), inputs, half, single);
         }
     }
 }
 
-// The kernels do not reach every float32: here the conversion itself, of this file's own build, on all kinds of numbers and on ties.
+// Kernel results do not cover every float32. This checks the conversion itself, as compiled in this file, on random bit
+// patterns and on ties.
 template <class V, class Half> static void check_conversion(Type type, const char* isa)
 {
     std::mt19937 random(11);
@@ -97,7 +98,7 @@ template <class V, class Half> static void check_conversion(Type type, const cha
         for (float& each : x) {
             std::uint32_t bits = random();
             if (i % 3 == 0) bits &= 0xfffff000u;  // ties in float16
-            if (i % 3 == 1) bits = (bits & 0x8fffffffu) | 0x30000000u;  // where float16 has numbers
+            if (i % 3 == 1) bits = (bits & 0x8fffffffu) | 0x30000000u;  // in float16's range
             if (i % 3 == 2 && random() % 2) bits &= 0xffff8000u;  // ties in bfloat16
             std::memcpy(&each, &bits, 4);
         }

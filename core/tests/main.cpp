@@ -1,5 +1,5 @@
-// kernels_test [PART]: every test (whose name has PART in it) on every instruction set of this CPU; the exit code is 1 if one failed.
-// With ISRLU_TEST_VERBOSE=1 in the environment it also prints the errors that it measures.
+// kernels_test [PART]: runs every test, or those with PART in their names, on every instruction set of this CPU. The
+// exit code is 1 if a test fails. With ISRLU_TEST_VERBOSE=1 in the environment it also prints the measured errors.
 #include <cstdio>
 #include <cstring>
 
@@ -31,9 +31,9 @@ std::vector<Test>& tests()
 
 void checked(bool passed, const char* file, int line, const char* condition, const std::string& where)
 {
-    constexpr long shown = 5;
+    constexpr long max_printed = 5;
     ++checks;
-    if (passed || ++failures > shown) return;
+    if (passed || ++failures > max_printed) return;
     const char* slash = std::strrchr(file, '/');
     std::printf("  %s:%d: %s: %s\n", slash ? slash + 1 : file, line, condition, where.c_str());
 }

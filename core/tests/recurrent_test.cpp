@@ -1,5 +1,5 @@
-// Recurrent layers: every instruction set beside the scalar build, forward and backward, for sizes around a batch's.
-#include <algorithm>
+// Recurrent layers, forward and backward: every instruction set against the scalar build, for hidden sizes around the
+// number of lanes.
 #include <cmath>
 #include <vector>
 
@@ -23,14 +23,15 @@ template <class T> std::vector<T> numbers(std::size_t n, int seed, double scale)
 
 template <class T>
 std::vector<T> packed(const Packing& packing, const std::vector<T>& weights, std::size_t hidden_columns,
-                      std::size_t wide, std::size_t first, bool transposed)
+                      std::size_t row_elements, std::size_t first, bool transposed)
 {
-    std::vector<T> to(transposed ? packing.size(hidden_columns, wide) : packing.size(wide, hidden_columns));
-    packing.pack(weights.data(), hidden_columns, wide, first, transposed, to.data());
+    std::vector<T> to(transposed ? packing.size(hidden_columns, row_elements)
+                                 : packing.size(row_elements, hidden_columns));
+    packing.pack(weights.data(), hidden_columns, row_elements, first, transposed, to.data());
     return to;
 }
 
-// Outputs, gates, cell states, slopes and gradients of the initial states, one after the other.
+// Outputs, gates, cell states, slopes and gradients of the initial states, concatenated.
 template <class T>
 std::vector<T> outcome(const RecurrentKernels& k, Cell cell, Gates kind, int type, std::size_t hidden, bool reverse)
 {

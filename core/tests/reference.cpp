@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <random>
 
 namespace isrlu::testing {
 namespace {
 
 struct Format {
-    int digits;  // of the significand, the hidden one too
-    int least;  // exponent of the least subnormal number
+    int digits;  // bits of the significand, including the hidden bit
+    int least;  // exponent of the smallest subnormal number
     int most;  // exponent of the largest power of two
 };
 Format format(Type type)
@@ -52,18 +51,20 @@ std::uint64_t encode_small(Format f, double value)
     int exponent;
     std::frexp(value, &exponent);
     const int place = std::max(exponent - f.digits, f.least);
-    // In units of the last place a number's bits count up by one per number: carries reach the exponent, and infinity, by themselves.
+    // Consecutive numbers have consecutive bit patterns: a carry out of the fraction increments the exponent, up to
+    // infinity.
     const auto units = static_cast<std::uint64_t>(std::nearbyint(std::ldexp(std::fabs(value), -place)));
     const std::uint64_t bits = units + (static_cast<std::uint64_t>(place - f.least) << fraction_bits);
     return sign | (bits > infinity ? infinity : bits);
 }
 
-constexpr bool cancels(const Case& c)  // such a sigmoid is exact in absolute terms only
+// Such a sigmoid has an absolute error bound only.
+constexpr bool cancels(const Case& c)
 {
     return c.function == Function::isru_sigmoid && c.method != Method::full && c.method != Method::ieee;
 }
 
-// The bound, for results of about `scale`, in the type that is computed in, and one rounding to the type in memory.
+// `bound` for results of magnitude `scale` in the type of the arithmetic, plus one rounding to the type in memory.
 double error(const Case& c, ErrorBound bound, long double exact, long double scale)
 {
     const double computed = bound.relative * static_cast<double>(scale) + bound.ulps * ulp(compute_type(c.type), scale);
@@ -120,7 +121,8 @@ Array::Array(Type type, const std::vector<double>& values) : Array(type, values.
 {
     for (std::size_t i = 0; i < values.size(); ++i) set(i, values[i]);
 }
-std::uint64_t Array::bits(std::size_t i) const  // the CPUs that the kernels are built for store the low byte first
+// Little-endian, like every CPU that the kernels are built for.
+std::uint64_t Array::bits(std::size_t i) const
 {
     std::uint64_t bits = 0;
     std::memcpy(&bits, at(i), width_);
@@ -191,7 +193,7 @@ double estimate_error(const Kernels& kernels)
 }
 ErrorBound root_bound(const Kernels& kernels, Method method)
 {
-    const auto newton = [](double e) { return 1.5 * e * e * (1 + e); };  // what a step leaves of a relative error e
+    const auto newton = [](double e) { return 1.5 * e * e * (1 + e); };  // relative error after one step
     const double e = estimate_error(kernels);
     switch (method) {
     case Method::approx:
@@ -218,7 +220,7 @@ double value_error(const Case& c, long double exact)
 double slope_error(const Case& c, long double exact)
 {
     const ErrorBound bound = root_bound(c.kernels, c.method);
-    return error(c, {3.01 * bound.relative, 3 * bound.ulps + 2}, exact, std::fabs(exact));  // the root's cube
+    return error(c, {3.01 * bound.relative, 3 * bound.ulps + 2}, exact, std::fabs(exact));  // of the cube of the root
 }
 
 std::vector<double> samples(Type type, std::size_t n)

@@ -1,4 +1,5 @@
-// The oracle: the formulas as the paper writes them, in long double; the number formats, written out plainly; and the one table of error bounds.
+// The oracle of the C++ tests: the paper's formulas in long double, the number formats bit by bit, and the error
+// bounds.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,15 @@
 
 namespace isrlu::testing {
 
-// A type's numbers as bits, and as doubles, which hold each of them. `encode` rounds to nearest, ties to even.
+// Conversion between a type's bits and double, which represents every number of each type. `encode` rounds to nearest
+// even.
 double decode(Type type, std::uint64_t bits);
 std::uint64_t encode(Type type, double value);
-double ulp(Type type, long double value);  // distance of the type's numbers around `value`
-double largest(Type type);  // finite
+double ulp(Type type, long double value);  // distance between the type's numbers around `value`
+double largest(Type type);  // finite number
 double least_subnormal(Type type);
 
-// Numbers in the memory layout that the kernels take. `get` and `set` convert, `bits` does not.
+// An array in the memory layout of the kernels. `get` and `set` convert, `bits` does not.
 class Array {
 public:
     Array(Type type, std::size_t n, double fill = 0);
@@ -36,9 +38,9 @@ private:
     std::size_t width_;
     std::vector<unsigned char> bytes_;
 };
-bool same(const Array& a, std::size_t i, const Array& b, std::size_t j);  // the same bits, or NaN both
+bool same(const Array& a, std::size_t i, const Array& b, std::size_t j);  // the same bits, or both NaN
 
-// The type of alphas and their gradients.
+// The type of the arithmetic, of alphas and of their gradients.
 inline Type compute_type(Type type) { return type == Type::float64 ? Type::float64 : Type::float32; }
 
 long double value(Function f, long double x, long double alpha);
@@ -46,32 +48,30 @@ long double slope(Function f, long double x, long double alpha);
 long double slope_from_output(Function f, long double y, long double alpha);
 long double alpha_slope(Function f, long double x, long double alpha);  // df/dalpha
 
-// One entry of an instruction set's table.
+// One entry of the kernel table of an instruction set.
 struct Case {
     const Kernels& kernels;
     Function function;
     Type type;
     Method method;
     const Activation& run() const { return kernels.activation(function, type, method); }
-    double rounded(double alpha) const
-    {
-        return decode(compute_type(type), encode(compute_type(type), alpha));
-    }  // as the kernel sees it
+    // alpha in the type of the arithmetic
+    double rounded(double alpha) const { return decode(compute_type(type), encode(compute_type(type), alpha)); }
     std::string name() const;
 };
 std::vector<Case> cases(const Kernels& kernels);
 std::vector<Case> cases(const Kernels& kernels, Function function);
 
-// What a kernel's error may be: a relative error that its method brings, and rounding.
+// The allowed error of a kernel: the relative error of its method, and rounding.
 struct ErrorBound {
     double relative, ulps;
 };
-double estimate_error(const Kernels& kernels);  // of the hardware's estimate, relative
+double estimate_error(const Kernels& kernels);  // relative, of the hardware's estimate
 ErrorBound root_bound(const Kernels& kernels, Method method);  // of 1/sqrt(d)
 double value_error(const Case& c, long double exact);  // the largest |f(x) - exact| allowed
 double slope_error(const Case& c, long double exact);
 
-// Random numbers of the type, both signs, of every magnitude, half of them where the functions bend; the same in each run.
+// Random numbers of the type, the same in each run: half of them uniform in [-6, 6], half of any sign and magnitude.
 std::vector<double> samples(Type type, std::size_t n);
 
 }  // namespace isrlu::testing

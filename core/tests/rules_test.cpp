@@ -1,4 +1,5 @@
-// The numeric rules, for every function, type and method: what is exact is exact, the rest is within the method's error.
+// The rules of docs/accuracy.md for every function, type and method: special values are exact, other results are
+// within the method's error bound.
 #include <cmath>
 #include <limits>
 
@@ -9,25 +10,25 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 const double nan = std::nan("");
-const std::vector<double> alphas = {1, 3, 0.1, 1e-6, 1e6, 1e-30, 1e30};  // not 0
+const std::vector<double> alphas = {1, 3, 0.1, 1e-6, 1e6, 1e-30, 1e30};  // 0 has its own test
 
-// One kernel on a few numbers, once with one alpha and once with an alpha per element: f and f' both.
+// f and f' of a few numbers, with a uniform alpha and with an alpha per element.
 struct Results {
-    Array x, value, value_lanes, slope, slope_lanes;
+    Array x, value, value_per_element, slope, slope_per_element;
     Results(const Case& c, const std::vector<double>& inputs, double alpha)
         : x(c.type, inputs),
           value(c.type, x.size()),
-          value_lanes(value),
+          value_per_element(value),
           slope(value),
-          slope_lanes(value)
+          slope_per_element(value)
     {
         const std::size_t n = x.size();
-        const Array each(compute_type(c.type), n, alpha);
+        const Array alphas(compute_type(c.type), n, alpha);
         c.run().forward(x.at(), value.at(), n, alpha);
         c.run().derivative(x.at(), slope.at(), n, alpha);
         if (!has_alpha(c.function)) return;
-        c.run().forward_lanes(x.at(), value_lanes.at(), n, each.at());
-        c.run().derivative_lanes(x.at(), slope_lanes.at(), n, each.at());
+        c.run().forward_per_element(x.at(), value_per_element.at(), n, alphas.at());
+        c.run().derivative_per_element(x.at(), slope_per_element.at(), n, alphas.at());
     }
 };
 
@@ -41,10 +42,10 @@ struct Result {
     double x() const { return inputs.get(i); }
     double y() const { return values.get(i); }
     double slope() const { return slopes.get(i); }
-    bool passed() const { return values.bits(i) == inputs.bits(i); }  // bit for bit
+    bool is_unchanged() const { return values.bits(i) == inputs.bits(i); }  // f(x) = x, bit for bit
 };
 
-// Calls f(Result) for every element, with alpha given in both ways.
+// Calls f(Result) for every element, with a uniform alpha and with an alpha per element.
 template <class F>
 void each_result(const std::vector<Case>& list, const std::vector<double>& inputs,
                  const std::vector<double>& alpha_list, F f)
@@ -56,7 +57,8 @@ void each_result(const std::vector<Case>& list, const std::vector<double>& input
                 const std::string where = text(c.name(), ", alpha ", alpha, ", x ", r.x.get(i));
                 f(Result{c, alpha, where, r.x, r.value, r.slope, i});
                 if (has_alpha(c.function))
-                    f(Result{c, alpha, where + ", alpha per element", r.x, r.value_lanes, r.slope_lanes, i});
+                    f(Result{c, alpha, where + ", alpha per element", r.x, r.value_per_element, r.slope_per_element,
+                             i});
             }
         }
 }
@@ -75,7 +77,7 @@ void check_slope(const Result& r)
 }
 void check_identity(const Result& r)
 {
-    CHECK(r.passed(), r.where, ": ", r.y());
+    CHECK(r.is_unchanged(), r.where, ": ", r.y());
     CHECK(r.slope() == 1, r.where, ": f' ", r.slope());
 }
 
@@ -93,7 +95,7 @@ TEST(positive_numbers_pass_bit_for_bit)
 TEST(negative_zero_stays)
 {
     each_result(cases(kernels, Function::isru), {-0.0, 0.0}, alphas, [](const Result& r) {
-        CHECK(r.passed(), r.where, ": ", r.y());
+        CHECK(r.is_unchanged(), r.where, ": ", r.y());
         check_slope(r);
     });
 }
@@ -128,7 +130,7 @@ TEST(infinite_alpha_counts_as_the_largest)
             if (compute_type(c.type) == Type::float32) beyond.push_back(1e300);  // infinite in float32
             each_result({c}, {-infinity, -2, -0.0, 0.0, 2}, beyond, [f](const Result& r) {
                 if (r.x() >= 0 && f == Function::isrlu) check_identity(r);
-                else if (r.x() == 0) CHECK(r.passed(), r.where, ": ", r.y());
+                else if (r.x() == 0) CHECK(r.is_unchanged(), r.where, ": ", r.y());
                 else CHECK(std::fabs(r.y()) < 1e-18 && r.slope() == 0, r.where, ": ", r.y(), ", f' ", r.slope());
             });
         }
@@ -167,8 +169,8 @@ TEST(subnormal_numbers_are_not_flushed)
             for (const double k : {1, 2, 3, 100, 127, 1023})
                 inputs.insert(inputs.end(), {-k * least_subnormal(c.type), k * least_subnormal(c.type)});
             each_result({c}, inputs, alphas, [](const Result& r) {
-                CHECK(r.y() != 0 || r.alpha > 1e6,
-                      r.where);  // beyond it float16's subnormal numbers are well inside saturation
+                // For alpha > 1e6, float16's subnormal inputs are saturated.
+                CHECK(r.y() != 0 || r.alpha > 1e6, r.where);
                 check_value(r);
                 check_slope(r);
             });

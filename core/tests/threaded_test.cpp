@@ -1,4 +1,4 @@
-// Whole-tensor calls: channels in every layout, over any number of threads; and the choice of the instruction set.
+// Whole-tensor calls, with channels in every layout, on any number of threads; and the choice of the instruction set.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -15,12 +15,12 @@ namespace {
 int thread_count = 1;
 int calls = 0;  // of parallel_for
 
-// What libtorch's torch_parallel_for does, with threads of the standard library.
-std::int32_t on_threads(std::int64_t begin, std::int64_t end, std::int64_t grain,
+// A stand-in for libtorch's torch_parallel_for.
+std::int32_t on_threads(std::int64_t begin, std::int64_t end, std::int64_t grain_size,
                         void (*f)(std::int64_t, std::int64_t, void*), void* context)
 {
     ++calls;
-    const std::int64_t piece = std::max(grain, (end - begin + thread_count - 1) / thread_count);
+    const std::int64_t piece = std::max(grain_size, (end - begin + thread_count - 1) / thread_count);
     std::vector<std::thread> pool;
     for (std::int64_t from = begin; from < end; from += piece)
         pool.emplace_back(f, from, std::min(end, from + piece), context);
@@ -32,7 +32,7 @@ std::int32_t fails(std::int64_t, std::int64_t, std::int64_t, void (*)(std::int64
     return 1;
 }
 
-// Threads for one scope; 0: no parallel_for at all.
+// Sets the number of threads for one scope. 0: no parallel_for.
 struct Threads {
     explicit Threads(int n) { thread_count = n, set_parallel_for(n ? on_threads : nullptr); }
     ~Threads() { set_parallel_for(nullptr); }
@@ -55,7 +55,7 @@ struct Tensor {
         for (std::size_t i = 0; i < size; ++i)
             x.set(i, static_cast<double>(i * 37 % 1009) / 100 - 7),
                 grad.set(i, static_cast<double>(i * 13 % 101) / 50 - 0.7);
-        for (std::size_t c = 0; c < channels; ++c) alphas.set(c, static_cast<double>(c % 7) / 2);  // 0 and 1 among them
+        for (std::size_t c = 0; c < channels; ++c) alphas.set(c, static_cast<double>(c % 7) / 2);  // includes 0 and 1
     }
 };
 
@@ -63,7 +63,7 @@ struct Outcome {
     Array forward, backward, from_output;
     std::vector<double> alpha_grad, alpha_grad_from_output;
 
-    Outcome(Bound k, const Tensor& t, int threads)
+    Outcome(ActivationKernel k, const Tensor& t, int threads)
         : forward(t.type, t.size),
           backward(forward),
           from_output(forward),
@@ -78,16 +78,16 @@ struct Outcome {
 };
 
 // Against the kernels with one alpha per element, and against long double.
-void check_values(Bound k, const Tensor& t, const Outcome& got)
+void check_values(ActivationKernel k, const Tensor& t, const Outcome& got)
 {
     Array alphas(compute_type(t.type), t.size), expected(t.type, t.size);
     for (std::size_t i = 0; i < t.size; ++i) alphas.set_bits(i, t.alphas.bits(t.channel(i)));
-    k.activation->forward_lanes(t.x.at(), expected.at(), t.size, alphas.at());
+    k.activation->forward_per_element(t.x.at(), expected.at(), t.size, alphas.at());
     CHECK(got.forward == expected, "forward ", t.name());
-    k.activation->backward_lanes(t.x.at(), t.grad.at(), expected.at(), t.size, alphas.at(), nullptr);
+    k.activation->backward_per_element(t.x.at(), t.grad.at(), expected.at(), t.size, alphas.at(), nullptr);
     CHECK(got.backward == expected, "backward ", t.name());
-    k.activation->backward_from_output_lanes(got.forward.at(), t.grad.at(), expected.at(), t.size, alphas.at(),
-                                             nullptr);
+    k.activation->backward_from_output_per_element(got.forward.at(), t.grad.at(), expected.at(), t.size, alphas.at(),
+                                                   nullptr);
     CHECK(got.from_output == expected, "backward from output ", t.name());
 
     std::vector<double> exact(t.channels), sizes(t.channels);
@@ -96,15 +96,15 @@ void check_values(Bound k, const Tensor& t, const Outcome& got)
         const double term = t.x.get(i) >= 0 ? 0 : -t.grad.get(i) * y * y * y / 2;
         exact[t.channel(i)] += term, sizes[t.channel(i)] += std::fabs(term);
     }
-    const double share = t.type == Type::float64 ? 1e-13 : 1e-6;
+    const double tolerance = t.type == Type::float64 ? 1e-13 : 1e-6;
     for (std::size_t c = 0; c < t.channels; ++c)
-        CHECK(std::fabs(got.alpha_grad[c] - exact[c]) <= share * sizes[c], t.name(), ", channel ", c, ": ",
+        CHECK(std::fabs(got.alpha_grad[c] - exact[c]) <= tolerance * sizes[c], t.name(), ", channel ", c, ": ",
               got.alpha_grad[c], " for ", exact[c]);
 }
 
 void check_tensor(const Kernels& kernels, const Tensor& t)
 {
-    const Bound k{&kernels.activation(Function::isrlu, t.type, Method::full), t.type};
+    const ActivationKernel k{&kernels.activation(Function::isrlu, t.type, Method::full), t.type};
     const Outcome one(k, t, 0);
     check_values(k, t, one);
     for (const int threads : {2, 7}) {
@@ -132,25 +132,25 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 TEST(channels_in_every_layout_and_on_any_number_of_threads)
 {
-    constexpr std::size_t enough = 40000;  // elements: more than one thread's share
+    constexpr std::size_t elements = 40000;  // enough for two threads
     const int before = calls;
     for (const std::size_t channels : {1, 3, 64, 5000})
         for (const std::size_t inner : {1, 2, 63, 64, 1000}) {
-            const std::size_t outer = std::max<std::size_t>(1, enough / (channels * inner));
+            const std::size_t outer = std::max<std::size_t>(1, elements / (channels * inner));
             for (int t = 0; t < type_count; ++t)
-                if (channels * inner <= enough || (Type(t) == Type::float32 && inner <= 64))
+                if (channels * inner <= elements || (Type(t) == Type::float32 && inner <= 64))
                     check_tensor(kernels, {Type(t), outer, channels, inner});
         }
     check_tensor(kernels, {Type::float64, 1, 500, 1000});
     check_tensor(kernels, {Type::bfloat16, 1, 64, 1000});
     check_tensor(kernels, {Type::float32, 1, 1, 100001});
-    CHECK(calls > before, "no thread was ever asked for");
+    CHECK(calls > before, "parallel_for was never called");
 }
 
 TEST(one_alpha_on_any_number_of_threads)
 {
     const Tensor t(Type::float32, 1, 1, 100003);
-    const Bound k{&kernels.activation(Function::isru, t.type, Method::full), t.type};
+    const ActivationKernel k{&kernels.activation(Function::isru, t.type, Method::full), t.type};
     Array forward(t.type, t.size), backward = forward, expected = forward;
     for (const int threads : {0, 1, 2, 7}) {
         const Threads scope(threads);

@@ -1,4 +1,5 @@
-// A result depends on the value alone: not on its position, the array's length or alignment, on where it is written, or on how alpha is given.
+// A result depends on the input's value alone: not on its position, the array's length or alignment, on the
+// destination, or on whether alpha is given once or per element.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -10,35 +11,36 @@ namespace {
 
 constexpr std::size_t sizes[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,    9,    15,  16,
                                  17, 31, 32, 33, 63, 64, 65, 97, 1023, 1024, 1025};
-constexpr std::size_t offsets[] = {0, 1, 3};  // elements from the array's start: other lanes, other alignments
+constexpr std::size_t offsets[] = {0, 1, 3};  // elements from the start of the array: other lanes and alignments
 constexpr std::size_t length = 1100;
-constexpr double guard = 42;
+constexpr double guard = 42;  // value of elements that a kernel must not write
 
-// Inputs, gradients, alphas, and what each kernel makes of them in one call over the whole array.
+// Inputs, gradients, alphas, and the results of each kernel in one call over the whole array.
 struct Whole {
     Case c;
     Array x{c.type, samples(c.type, length)};
     Array grad{c.type, length};
     Array alphas{compute_type(c.type), length};
-    Array forward{c.type, length}, derivative = forward, backward = forward, lanes = forward, backward_lanes = forward;
+    Array forward{c.type, length}, derivative = forward, backward = forward, forward_per_element = forward,
+                                   backward_per_element = forward;
 
     explicit Whole(const Case& c) : c(c)
     {
         for (std::size_t i = 0; i < length; ++i) {
             grad.set(i, static_cast<double>(i % 17) - 8);
-            alphas.set(i, static_cast<double>(i % 5) / 2);  // 0 and 1 among them
+            alphas.set(i, static_cast<double>(i % 5) / 2);  // includes 0 and 1
         }
         const Activation& run = c.run();
         run.forward(x.at(), forward.at(), length, 3);
         run.derivative(x.at(), derivative.at(), length, 3);
         run.backward(x.at(), grad.at(), backward.at(), length, 3, nullptr);
         if (!has_alpha(c.function)) return;
-        run.forward_lanes(x.at(), lanes.at(), length, alphas.at());
-        run.backward_lanes(x.at(), grad.at(), backward_lanes.at(), length, alphas.at(), nullptr);
+        run.forward_per_element(x.at(), forward_per_element.at(), length, alphas.at());
+        run.backward_per_element(x.at(), grad.at(), backward_per_element.at(), length, alphas.at(), nullptr);
     }
 };
 
-// `piece` holds n results between guards; they are those of `whole` from `offset` on.
+// Checks that `piece` has n results from `offset` on, equal to those of `whole`, and guard values elsewhere.
 void check_piece(const char* what, const Whole& w, const Array& whole, const Array& piece, std::size_t offset,
                  std::size_t n)
 {
@@ -58,7 +60,7 @@ TEST(same_bits_at_every_position_and_length)
         const Whole w(c);
         for (const std::size_t offset : offsets)
             for (const std::size_t n : sizes) {
-                // Arrays that end where they must, so that a sanitizer sees a read beyond.
+                // The arrays have no spare elements, so that a sanitizer reports a read past the end.
                 Array x(c.type, offset + n), grad = x, alphas(compute_type(c.type), offset + n);
                 if (n) std::memcpy(x.at(offset), w.x.at(offset), n * type_sizes[int(c.type)]);
                 if (n) std::memcpy(grad.at(offset), w.grad.at(offset), n * type_sizes[int(c.type)]);
@@ -74,9 +76,10 @@ TEST(same_bits_at_every_position_and_length)
                 check("backward", w.backward,
                       [&](void* out) { run.backward(x.at(offset), grad.at(offset), out, n, 3, nullptr); });
                 if (!has_alpha(c.function)) continue;
-                check("lanes", w.lanes, [&](void* out) { run.forward_lanes(x.at(offset), out, n, alphas.at(offset)); });
-                check("backward lanes", w.backward_lanes, [&](void* out) {
-                    run.backward_lanes(x.at(offset), grad.at(offset), out, n, alphas.at(offset), nullptr);
+                check("forward per element", w.forward_per_element,
+                      [&](void* out) { run.forward_per_element(x.at(offset), out, n, alphas.at(offset)); });
+                check("backward per element", w.backward_per_element, [&](void* out) {
+                    run.backward_per_element(x.at(offset), grad.at(offset), out, n, alphas.at(offset), nullptr);
                 });
             }
     }
@@ -94,13 +97,14 @@ TEST(same_bits_in_place)
         };
         check("forward", w.forward, w.x, [&](void* p) { run.forward(p, p, length, 3); });
         if (has_alpha(c.function))
-            check("forward lanes", w.lanes, w.x, [&](void* p) { run.forward_lanes(p, p, length, w.alphas.at()); });
+            check("forward per element", w.forward_per_element, w.x,
+                  [&](void* p) { run.forward_per_element(p, p, length, w.alphas.at()); });
         check("derivative", w.derivative, w.x, [&](void* p) { run.derivative(p, p, length, 3); });
         check("backward over the gradient", w.backward, w.grad,
               [&](void* p) { run.backward(w.x.at(), p, p, length, 3, nullptr); });
         check("backward over the input", w.backward, w.x,
               [&](void* p) { run.backward(p, w.grad.at(), p, length, 3, nullptr); });
-        // with the gradient of alpha, which needs what the gradient overwrites
+        // with the gradient of alpha, which reads the input that the gradient overwrites
         double apart = 0, over = 0;
         Array other(c.type, length);
         run.backward(w.x.at(), w.grad.at(), other.at(), length, 3, &apart);
@@ -114,28 +118,29 @@ TEST(same_bits_in_place)
 TEST(same_bits_with_one_alpha_and_with_one_per_element)
 {
     for (const Case& c : cases(kernels))
-        for (const double alpha : has_alpha(c.function) ? std::vector{1.0, 0.3, 3.0, 0.0}
-                                                        : std::vector<double>{}) {  // 1 and 0 have ways of their own
+        // alpha 1 and alpha 0 have loops of their own
+        for (const double alpha : has_alpha(c.function) ? std::vector{1.0, 0.3, 3.0, 0.0} : std::vector<double>{}) {
             const Whole w(c);
             const Activation& run = c.run();
             const Array alphas(compute_type(c.type), length, alpha);
-            Array one(c.type, length), lanes = one;
+            Array uniform(c.type, length), per_element = uniform;
             const auto check = [&](const char* what) {
                 for (std::size_t i = 0; i < length; ++i)
-                    CHECK(same(one, i, lanes, i), what, " ", c.name(), ", alpha ", alpha, ", x ", w.x.get(i), ": ",
-                          one.get(i), " ", lanes.get(i));
+                    CHECK(same(uniform, i, per_element, i), what, " ", c.name(), ", alpha ", alpha, ", x ", w.x.get(i),
+                          ": ", uniform.get(i), " ", per_element.get(i));
             };
-            run.forward(w.x.at(), one.at(), length, alpha);
-            run.forward_lanes(w.x.at(), lanes.at(), length, alphas.at());
+            run.forward(w.x.at(), uniform.at(), length, alpha);
+            run.forward_per_element(w.x.at(), per_element.at(), length, alphas.at());
             check("forward");
-            run.derivative(w.x.at(), one.at(), length, alpha);
-            run.derivative_lanes(w.x.at(), lanes.at(), length, alphas.at());
+            run.derivative(w.x.at(), uniform.at(), length, alpha);
+            run.derivative_per_element(w.x.at(), per_element.at(), length, alphas.at());
             check("derivative");
-            run.backward(w.x.at(), w.grad.at(), one.at(), length, alpha, nullptr);
-            run.backward_lanes(w.x.at(), w.grad.at(), lanes.at(), length, alphas.at(), nullptr);
+            run.backward(w.x.at(), w.grad.at(), uniform.at(), length, alpha, nullptr);
+            run.backward_per_element(w.x.at(), w.grad.at(), per_element.at(), length, alphas.at(), nullptr);
             check("backward");
-            run.backward_from_output(w.forward.at(), w.grad.at(), one.at(), length, alpha, nullptr);
-            run.backward_from_output_lanes(w.forward.at(), w.grad.at(), lanes.at(), length, alphas.at(), nullptr);
+            run.backward_from_output(w.forward.at(), w.grad.at(), uniform.at(), length, alpha, nullptr);
+            run.backward_from_output_per_element(w.forward.at(), w.grad.at(), per_element.at(), length, alphas.at(),
+                                                 nullptr);
             check("backward from output");
         }
 }

@@ -106,12 +106,12 @@ BAD_CALLS = {
     "learnable from 0": (
         lambda: it.ISRLU(0.0, learnable=True),
         ValueError,
-        "a learnable alpha is positive: start it above 0",
+        "a learnable alpha must start above 0, got 0.0",
     ),
     "no parameters": (
         lambda: it.ISRLU(learnable=True, num_parameters=0),
         ValueError,
-        "num_parameters must be a whole number >= 1, got 0",
+        "num_parameters must be an integer >= 1, got 0",
     ),
     "parameters without learning": (
         lambda: it.ISRLU(num_parameters=4),

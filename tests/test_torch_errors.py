@@ -121,12 +121,12 @@ BAD_CALLS = {
     "swap by name": (
         lambda: it.swap(nn.Sequential(), {"ReLU": it.ISRLU}),
         TypeError,
-        "swap replaces modules by class: 'ReLU' is no module class",
+        "swap replaces modules by class: 'ReLU' is not a module class",
     ),
     "swap of the model itself": (
         lambda: it.swap(nn.ReLU(), {nn.ReLU: it.ISRLU}),
         ValueError,
-        "the model itself is the ReLU to replace: swap works on what contains it",
+        "the model itself is a ReLU: give swap the module that contains it",
     ),
     "swap for a function": (
         lambda: it.swap(nn.Sequential(nn.ReLU()), {nn.ReLU: lambda old: it.isrlu}),

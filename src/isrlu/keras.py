@@ -109,7 +109,7 @@ class _WithAlpha(keras.layers.Layer):
         unknown = [axis for axis in self.shared_axes if axis not in axes]
         if unknown:
             raise ValueError(
-                f"shared_axes contains {unknown[0]}: the axes of an input of shape {input_shape} are {[*axes]}"
+                f"shared_axes contains {unknown[0]}: an input of shape {input_shape} can share axes {[*axes]}"
             )
         shape = [1 if axis in self.shared_axes else input_shape[axis] for axis in axes]
         if None in shape:

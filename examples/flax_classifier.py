@@ -42,9 +42,8 @@ def main() -> float:
     optimizer = nnx.Optimizer(model, optax.adam(2e-3), wrt=nnx.Param)
     shuffle = np.random.default_rng(0)
     for _ in range(EPOCHS):
-        order = shuffle.permutation(len(x_train))[
-            : len(x_train) // BATCH * BATCH
-        ]  # full batches only, so train_step compiles once
+        # Full batches only, so that train_step is compiled once.
+        order = shuffle.permutation(len(x_train))[: len(x_train) // BATCH * BATCH]
         for rows in order.reshape(-1, BATCH):
             train_step(model, optimizer, x_train[rows], y_train[rows])
     accuracy = float(jnp.mean(model(x_test).argmax(1) == y_test))

@@ -54,7 +54,7 @@ def isrlu(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
 def isru(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
     """f(x) and the inverse root r, so that f'(x) = r^3, for all x: odd, with -0.0 for -0.0.
 
-    Only x = 0 is returned unchanged. XLA and TensorFlow read a subnormal x as 0, so it is not flushed either.
+    For alpha > 0 only x = 0 is returned unchanged. XLA and TensorFlow read a subnormal x as 0, so they do not flush it.
     """
     a = ops.abs(x)
     r = inverse_root(ops, x, alpha)

@@ -1,4 +1,4 @@
-"""A small digit classifier in Flax nnx with ISRLU, its alpha learned per feature.
+"""A small digit classifier in Flax nnx with ISRLU and one learned alpha per feature.
 
     python examples/flax_classifier.py        # about 10 s on 2 cores; test accuracy about 0.97
 
@@ -42,7 +42,8 @@ def main() -> float:
     optimizer = nnx.Optimizer(model, optax.adam(2e-3), wrt=nnx.Param)
     shuffle = np.random.default_rng(0)
     for _ in range(EPOCHS):
-        order = shuffle.permutation(len(x_train))[: len(x_train) // BATCH * BATCH]  # whole batches: compiled once
+        # Full batches only, so that train_step is compiled once.
+        order = shuffle.permutation(len(x_train))[: len(x_train) // BATCH * BATCH]
         for rows in order.reshape(-1, BATCH):
             train_step(model, optimizer, x_train[rows], y_train[rows])
     accuracy = float(jnp.mean(model(x_test).argmax(1) == y_test))

@@ -1,4 +1,4 @@
-"""A small digit classifier in Keras with ISRLU, saved and loaded again.
+"""A small digit classifier in Keras with ISRLU. The trained model is saved, loaded and evaluated.
 
     KERAS_BACKEND=jax python examples/keras_classifier.py     # or tensorflow, torch; about 20 s; test accuracy 0.98
 

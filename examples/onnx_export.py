@@ -1,4 +1,4 @@
-"""Export a PyTorch model with ISRLU to ONNX and run it in onnxruntime; then the same function in a graph built by hand.
+"""Export a PyTorch model with ISRLU to ONNX and run it in onnxruntime. Then do the same with a graph built by hand.
 
     python examples/onnx_export.py        # about 10 s on 2 cores; largest difference below 1e-6
 

@@ -1,4 +1,4 @@
-"""Swap the activations of an existing PyTorch model: ReLU becomes ISRLU, and a short fine-tuning mends the accuracy.
+"""Replace ReLU by ISRLU in a trained PyTorch model, then fine-tune it briefly to recover the accuracy.
 
     python examples/swap_activations.py        # about 5 s on 2 cores; test accuracy about 0.97 before and after
 

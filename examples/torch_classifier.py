@@ -1,4 +1,4 @@
-"""A small digit classifier in PyTorch with ISRLU, its alpha learned per channel.
+"""A small digit classifier in PyTorch with ISRLU and one learned alpha per channel.
 
     python examples/torch_classifier.py        # about 5 s on 2 cores; test accuracy about 0.98
 

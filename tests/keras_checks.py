@@ -182,7 +182,7 @@ def test_bad_alpha_is_refused(alpha: float) -> None:
 
 
 def test_bad_layer_arguments() -> None:
-    with pytest.raises(ValueError, match="a learnable alpha is positive: start it above 0"):
+    with pytest.raises(ValueError, match="a learnable alpha must start above 0, got 0"):
         ISRLU(0, learnable=True)
     with pytest.raises(ValueError, match=r"shared_axes=\[1\] needs learnable=True"):
         ISRU(shared_axes=[1])
@@ -193,9 +193,9 @@ def test_bad_layer_arguments() -> None:
 @pytest.mark.parametrize(
     ("shared", "shape", "message"),
     [
-        ([3], (4, 3), r"shared_axes holds 3: .* has axes \[1, 2\] to share"),
-        ([-1], (4, 3), r"shared_axes holds -1: .* has axes \[1, 2\] to share"),
-        ([2], (None, 3), "axis 1 of the input .* has no fixed size: share it"),
+        ([3], (4, 3), r"shared_axes contains 3: .* can share axes \[1, 2\]"),
+        ([-1], (4, 3), r"shared_axes contains -1: .* can share axes \[1, 2\]"),
+        ([2], (None, 3), "axis 1 of the input .* has no fixed size: add it to shared_axes"),
     ],
 )
 def test_alpha_that_has_no_shape_is_refused(shared: list[int], shape: tuple[int | None, int], message: str) -> None:

@@ -78,9 +78,9 @@ def test_bad_arguments(module) -> None:
     for alpha in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="alpha must be a finite number >= 0, got "):
             module(alpha)
-    with pytest.raises(ValueError, match="a learnable alpha is positive: start it above 0"):
+    with pytest.raises(ValueError, match="a learnable alpha must start above 0, got 0"):
         module(0, learnable=True)
     with pytest.raises(ValueError, match="num_parameters=3 needs learnable=True"):
         module(num_parameters=3)
-    with pytest.raises(ValueError, match="num_parameters must be a whole number >= 1, got 0"):
+    with pytest.raises(ValueError, match="num_parameters must be an integer >= 1, got 0"):
         module(learnable=True, num_parameters=0)

@@ -89,5 +89,5 @@ def test_bad_arguments() -> None:
             node("ISRLU", "x", "y", alpha=alpha)
     with pytest.raises(ValueError, match="unknown function 'isrlu': known are ISRLU, ISRU"):
         node("isrlu", "x", "y")
-    with pytest.raises(ValueError, match="unknown type to compute in 'float16': known are float32, float64"):
+    with pytest.raises(ValueError, match="unknown compute type 'float16': known are float32, float64"):
         functions("float16")

@@ -106,12 +106,12 @@ BAD_CALLS = {
     "learnable from 0": (
         lambda: it.ISRLU(0.0, learnable=True),
         ValueError,
-        "a learnable alpha is positive: start it above 0",
+        "a learnable alpha must start above 0, got 0.0",
     ),
     "no parameters": (
         lambda: it.ISRLU(learnable=True, num_parameters=0),
         ValueError,
-        "num_parameters must be a whole number >= 1, got 0",
+        "num_parameters must be an integer >= 1, got 0",
     ),
     "parameters without learning": (
         lambda: it.ISRLU(num_parameters=4),
@@ -121,12 +121,12 @@ BAD_CALLS = {
     "swap by name": (
         lambda: it.swap(nn.Sequential(), {"ReLU": it.ISRLU}),
         TypeError,
-        "swap replaces modules by class: 'ReLU' is no module class",
+        "swap replaces modules by class: 'ReLU' is not a module class",
     ),
     "swap of the model itself": (
         lambda: it.swap(nn.ReLU(), {nn.ReLU: it.ISRLU}),
         ValueError,
-        "the model itself is the ReLU to replace: swap works on what contains it",
+        "the model itself is a ReLU: give swap the module that contains it",
     ),
     "swap for a function": (
         lambda: it.swap(nn.Sequential(nn.ReLU()), {nn.ReLU: lambda old: it.isrlu}),

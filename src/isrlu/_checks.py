@@ -1,4 +1,4 @@
-"""What every framework module refuses, in the same words."""
+"""Argument checks that all framework modules share, with the same error texts."""
 
 import contextlib
 import math
@@ -10,7 +10,7 @@ METHODS = ("full", "approx", "newton1", "newton2", "ieee", "kinney", "table")
 
 
 def check_alpha(alpha: Any) -> float:
-    """Return the Python number `alpha` as a float, or raise if no ISRLU has it.
+    """Return the Python number `alpha` as a float. Raise if it is not a finite number >= 0.
 
     >>> check_alpha(3)
     3.0
@@ -23,7 +23,7 @@ def check_alpha(alpha: Any) -> float:
         raise TypeError(f"alpha must be a real number or an array of them, got {alpha!r}")
     try:
         value = float(alpha)
-    except OverflowError:  # a Python integer beyond all floats
+    except OverflowError:  # a Python integer beyond float's range
         value = math.inf
     if not 0.0 <= value < math.inf:  # also false for NaN
         raise ValueError(f"alpha must be a finite number >= 0, got {alpha!r}")
@@ -31,25 +31,25 @@ def check_alpha(alpha: Any) -> float:
 
 
 def check_learnable_alpha(alpha: Any, learnable: bool, num_parameters: int = 1) -> float:
-    """Return a layer's `alpha` as a float, or raise if the layer can't be made.
+    """Return a layer's `alpha` as a float. Raise if `alpha` or `num_parameters` is not valid for the layer.
 
     >>> check_learnable_alpha(0, learnable=True)
     Traceback (most recent call last):
         ...
-    ValueError: a learnable alpha is positive: start it above 0
+    ValueError: a learnable alpha must start above 0, got 0
     """
     value = check_alpha(alpha)
     if learnable and value == 0:
-        raise ValueError("a learnable alpha is positive: start it above 0")
+        raise ValueError(f"a learnable alpha must start above 0, got {alpha!r}")
     if isinstance(num_parameters, bool) or not isinstance(num_parameters, Integral) or num_parameters < 1:
-        raise ValueError(f"num_parameters must be a whole number >= 1, got {num_parameters!r}")
+        raise ValueError(f"num_parameters must be an integer >= 1, got {num_parameters!r}")
     if not learnable and num_parameters != 1:
         raise ValueError(f"num_parameters={num_parameters!r} needs learnable=True")
     return value
 
 
 def check_method(method: str) -> str:
-    """Return `method` if it is a known way to the inverse square root.
+    """Return `method` if it names a method for the inverse square root. Raise otherwise.
 
     >>> check_method("fast")
     Traceback (most recent call last):
@@ -63,11 +63,11 @@ def check_method(method: str) -> str:
 
 @contextlib.contextmanager
 def require(framework: str, extra: str | None = None) -> Iterator[None]:
-    """Around the imports of `framework`: where it is missing, one line that says what to install."""
+    """Wrap the imports of `framework`. If it is missing, the error is one line that says what to install."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != framework:
-            raise  # the framework is there, and lacks something itself
+            raise  # the framework is installed, but one of its own imports is missing
         hint = f"pip install 'isrlu[{extra or framework}]'"
         raise ModuleNotFoundError(f"{framework} is not installed: {hint}", name=error.name) from None

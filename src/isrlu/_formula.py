@@ -1,19 +1,19 @@
-"""x / sqrt(1 + alpha x^2) and its derivatives in array ops, once, for JAX and for Keras.
+"""x / sqrt(1 + alpha x^2) and its derivatives in array ops, shared by JAX and Keras.
 
 With d = 1 + alpha x^2 and the inverse root r = 1 / sqrt(d), everything else is a product:
 
     f  = x r                 df/dx = r^3                    df/dalpha = -f^3 / 2
     r  = sqrt(1 / d)         dr/dx = -alpha f r^2           dr/dalpha = -f^2 r / 2
 
-What the plain formula gets wrong, and what is done about it:
-- alpha x^2 overflows. Then r is 0, as it should be, but f = x 0 is not: beyond +-far / sqrt(alpha), where f is
-  +-1 / sqrt(alpha) to the last bit, that is what is taken.
-- (alpha x) x, and not alpha (x x), overflows only where f has long been saturated, however small alpha is.
-- alpha = 0 and x = inf make 0 inf = NaN: for alpha = 0 every x passes as it is.
-- The derivative that autograd would make, r - alpha x^2 r^3, cancels: so the frameworks are given r^3.
+Where the plain formula fails, and what is done instead:
+- alpha x^2 can overflow. r is then 0, which is correct, but f = x * 0 is not. Beyond +-far / sqrt(alpha), f equals
+  +-1 / sqrt(alpha) to the last bit, so that value is returned.
+- alpha x^2 is computed as (alpha x) x, not alpha (x x). It overflows only where f is saturated, even for a tiny alpha.
+- For alpha = 0 and x = inf the product 0 * inf is NaN. For alpha = 0 every x is returned unchanged.
+- The derivative that autograd would derive, r - alpha x^2 r^3, cancels. The frameworks get r^3 instead.
 
-sqrt(1 / d) instead of 1 / sqrt(d): it is rounded better (the error of the quotient is halved by the root), and XLA
-turns 1 / sqrt(d) into its rsqrt, whose special cases cost more instructions than the root and the division.
+The root is sqrt(1 / d), not 1 / sqrt(d). It is more accurate, because the root halves the relative error of the
+quotient. Also, XLA turns 1 / sqrt(d) into its rsqrt, whose special cases take more instructions than root and division.
 """
 
 import math
@@ -22,27 +22,27 @@ from typing import Any
 
 
 def computed(dtype: str) -> str:
-    """The dtype that `dtype` is computed in: itself or float32, from which it is rounded once, at the end."""
+    """The dtype used for the computation: float64 for float64, else float32. Results are rounded once, at the end."""
     return "float64" if dtype == "float64" else "float32"
 
 
 def far(dtype: str) -> float:
-    """So large that 1 + far^2 is far^2 and far^-3 is 0, and so small that far^2 does not overflow.
+    """A z = sqrt(alpha) |x| beyond which f is saturated: 1 + far^2 rounds to far^2, far^-3 to 0, and far^2 is finite.
 
-    A function, because Dynamo takes a number that lies in a module for a variable where shapes are dynamic.
+    This is a function because Dynamo treats a module-level number as a variable where shapes are dynamic.
     """
     return 2.0**500 if dtype == "float64" else 2.0**60
 
 
 def inverse_root(ops: ModuleType, x: Any, alpha: Any) -> Any:
-    """1 / sqrt(1 + alpha x^2), which is 0 where alpha x^2 overflows."""
+    """1 / sqrt(1 + alpha x^2). It is 0 where alpha x^2 overflows."""
     return ops.sqrt(1.0 / (1.0 + (alpha * x) * x))
 
 
 def isrlu(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
     """f(x) and the inverse root r, so that f'(x) = r^3: (x, 1) for x >= 0, the curve for x < 0.
 
-    A subnormal x counts as x >= 0 where the hardware reads it as 0 (XLA, TensorFlow), and so passes unflushed.
+    XLA and TensorFlow read a subnormal x as 0. It then counts as x >= 0 and is returned without being flushed.
     """
     r = inverse_root(ops, x, alpha)
     bound = 1.0 / ops.sqrt(alpha)
@@ -54,7 +54,7 @@ def isrlu(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
 def isru(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
     """f(x) and the inverse root r, so that f'(x) = r^3, for all x: odd, with -0.0 for -0.0.
 
-    Only 0 passes as it is, and with it a subnormal where the hardware reads it as 0: that spares it the flush.
+    For alpha > 0 only x = 0 is returned unchanged. XLA and TensorFlow read a subnormal x as 0, so they do not flush it.
     """
     a = ops.abs(x)
     r = inverse_root(ops, x, alpha)
@@ -67,8 +67,8 @@ def isru(ops: ModuleType, x: Any, alpha: Any, far: float) -> tuple[Any, Any]:
 def isru_sigmoid(ops: ModuleType, x: Any, far: float) -> tuple[Any, Any]:
     """s(x) = (1 + isru(x/2)) / 2 and the inverse root r = 1 / sqrt(1 + x^2/4), so that s'(x) = r^3 / 4.
 
-    For x < 0 the sum cancels, to nothing from x = -1e4 on. There, with a = -isru(x/2), it is (1 - a) / 2 =
-    (1 - a^2) / (2 (1 + a)) = r^2 / (2 (1 + a)), which keeps its relative accuracy down to the true tail 1/x^2.
+    For x < 0 the sum cancels, completely below x = -1e4. With a = -isru(x/2) it equals (1 - a) / 2 =
+    (1 - a^2) / (2 (1 + a)) = r^2 / (2 (1 + a)). That form keeps its relative accuracy down to the tail 1/x^2.
     """
     half = ops.abs(x) * 0.5
     r = inverse_root(ops, half, 1.0)
@@ -77,5 +77,5 @@ def isru_sigmoid(ops: ModuleType, x: Any, far: float) -> tuple[Any, Any]:
 
 
 def _infinite_if_zero(ops: ModuleType, alpha: Any) -> Any:
-    """inf for alpha = 0, else 0."""
+    """inf where alpha is 0, else 0."""
     return ops.where(alpha == 0, ops.full_like(alpha, math.inf), ops.zeros_like(alpha))

@@ -1,4 +1,4 @@
-"""What to install where an import failed."""
+"""Tells the user which package to install after a failed import."""
 
 _EXTRAS = {
     **dict.fromkeys(("jax", "jaxlib", "flax"), "jax"),
@@ -11,7 +11,7 @@ _OUR_PACKAGES = ("isrlu", "isrlu_lab")
 
 
 def install_hint(error: ModuleNotFoundError) -> str | None:
-    """One line that says what to install. None if the missing module is one of ours: that is a bug.
+    """One line that says what to install. None if the missing module is part of isrlu, which is a bug.
 
     >>> install_hint(ModuleNotFoundError("No module named 'torch'", name="torch"))
     "the package torch is not installed: pip install 'isrlu[paper]'"

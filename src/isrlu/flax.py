@@ -21,13 +21,13 @@ __all__ = ["ISRLU", "ISRU"]
 
 
 class _WithAlpha(nnx.Module):
-    """An activation with an alpha; a learnable one is kept as its logarithm, and so stays positive.
+    """An activation with alpha. A learnable alpha is stored as its logarithm, so it stays positive.
 
     Args:
-        alpha: a number >= 0; where it is learnable, the number above 0 that it starts from.
+        alpha: a number >= 0, or the initial value > 0 if learnable.
         learnable: whether alpha is a parameter.
-        num_parameters: 1 learnable alpha for all, or one per feature (the last axis).
-        param_dtype: of the parameter.
+        num_parameters: 1 for a single learnable alpha, or the size of the last axis for one per feature.
+        param_dtype: dtype of the parameter.
     """
 
     _function: ClassVar[Callable[..., jax.Array]]
@@ -64,6 +64,6 @@ class ISRLU(_WithAlpha):
 
 
 class ISRU(_WithAlpha):
-    """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `ISRLU`."""
+    """x / sqrt(1 + alpha x^2), a replacement for tanh; arguments as in `ISRLU`."""
 
     _function = staticmethod(functions.isru)

@@ -1,4 +1,4 @@
-"""ISRLU and ISRU for JAX: `isrlu`, `isru` and `isru_sigmoid`, to be used as the functions of `jax.nn` are.
+"""ISRLU and ISRU for JAX: `isrlu`, `isru` and `isru_sigmoid`, used like the functions of `jax.nn`.
 
 >>> import jax, jax.numpy as jnp
 >>> isrlu(jnp.array([2.0, -1.0]))
@@ -27,25 +27,25 @@ def isrlu(x: Any, alpha: Any = 1.0) -> jax.Array:
 
     Args:
         x: array of any real dtype; float16 and bfloat16 are computed in float32 and rounded once.
-        alpha: a number >= 0, or an array that broadcasts against x. Differentiable, as x is.
+        alpha: a number >= 0, or an array that broadcasts against x. Differentiable.
 
     Returns:
         An array of x's dtype (integers become the default float).
 
     Raises:
-        ValueError: for a negative or non-finite number as alpha. The values of an array are not looked at.
+        ValueError: if alpha is a negative or non-finite number. The values of an array are not checked.
     """
     return _apply("isrlu", x, _checked(alpha))
 
 
 def isru(x: Any, alpha: Any = 1.0) -> jax.Array:
-    """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `isrlu`."""
+    """x / sqrt(1 + alpha x^2), a replacement for tanh; arguments as in `isrlu`."""
     return _apply("isru", x, _checked(alpha))
 
 
 @jax.jit
 def isru_sigmoid(x: Any) -> jax.Array:
-    """(1 + isru(x/2)) / 2, the stand-in for the logistic sigmoid: the same slope 1/4 at 0.
+    """(1 + isru(x/2)) / 2, a replacement for the logistic sigmoid with the same slope 1/4 at 0.
 
     >>> isru_sigmoid(0.0)
     Array(0.5, dtype=float32)
@@ -58,25 +58,25 @@ def isru_sigmoid(x: Any) -> jax.Array:
 def _apply(name: str, x: Any, alpha: Any) -> jax.Array:
     x, alpha = _real(x), _real(alpha)
     compute = _formula.computed(x.dtype.name)
-    alpha = jnp.minimum(alpha.astype(compute), jnp.finfo(compute).max)  # infinity times 0 would be NaN
+    alpha = jnp.minimum(alpha.astype(compute), jnp.finfo(compute).max)  # infinity * 0 would be NaN
     return _value_and_root(name, x.astype(compute), alpha)[0].astype(x.dtype)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _value_and_root(name: str, x: jax.Array, alpha: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """f and r of `_formula`. The derivatives of both are products of both: the rule below holds for every order."""
+    """f and r of `_formula`. Their derivatives are products of f and r, so the rule below works to every order."""
     formula = {"isrlu": _formula.isrlu, "isru": _formula.isru}[name]
     return formula(jnp, x, alpha, _formula.far(x.dtype.name))
 
 
 def _value_and_root_jvp(name: str, primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
-    """df/dx = r^3, df/dalpha = -f^3 / 2, dr/dx = -alpha f r^2, dr/dalpha = -f^2 r / 2; f counts as 0 where r is 1."""
+    """df/dx = r^3, df/dalpha = -f^3 / 2, dr/dx = -alpha f r^2, dr/dalpha = -f^2 r / 2, with f = 0 where r = 1."""
     x, alpha = primals
     f, r = _value_and_root(name, x, alpha)
     bent = jnp.where(x >= 0, 0.0, f) if name == "isrlu" else f
     slopes_x = (r * r * r, -jnp.where(alpha == 0, 0.0, alpha * bent) * r * r)
     slopes_alpha = (-0.5 * bent * bent * bent, -0.5 * bent * bent * r)
-    # Not a zero tangent times a slope: the slope in alpha can be infinite, and the product NaN.
+    # Skip zero tangents: the derivative in alpha can be infinite, and its product with 0 is NaN.
     terms = [
         [slope * tangent for slope in slopes]
         for slopes, tangent in zip((slopes_x, slopes_alpha), tangents, strict=True)
@@ -96,7 +96,7 @@ def _sigmoid(x: jax.Array) -> jax.Array:
 
 @_sigmoid.defjvp
 def _sigmoid_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """ds/dx = r^3 / 4, with the root of isru(x/2), which knows its own derivative."""
+    """ds/dx = r^3 / 4, with the root r of isru(x/2), which has its own derivative rule."""
     (x,), (tangent,) = primals, tangents
     _, r = _value_and_root("isru", x * 0.5, jnp.ones_like(x))
     return _sigmoid(x), r * r * r * (0.25 * tangent)

@@ -1,11 +1,12 @@
-"""ISRLU and ISRU for Keras 3, on the TensorFlow, JAX and PyTorch backends: functions and layers.
+"""ISRLU and ISRU for Keras 3 on the TensorFlow, JAX and PyTorch backends: functions and layers.
 
-The functions are registered: a model with `layers.Dense(64, activation=isrlu)` saves, and loads wherever `isrlu.keras`
-has been imported. On a Keras symbolic tensor they make a layer, so that they can be called in a functional model.
+The functions are registered: a model with `layers.Dense(64, activation=isrlu)` can be saved, and loads wherever
+`isrlu.keras` has been imported. On a symbolic tensor they create a layer, so they can be called in a functional model.
 
-On JAX and on PyTorch they are the functions of `isrlu.jax` and `isrlu.torch`, which are faster there and have more
-derivatives; for the rest (a tensor as alpha) the formula in Keras ops, and on TensorFlow, with a number as alpha, a
-shorter one in its own.
+Implementations:
+- On JAX and PyTorch, the functions of `isrlu.jax` and `isrlu.torch`, which are faster and have more derivatives.
+- On TensorFlow with a number as alpha, a short formula in TensorFlow ops.
+- In all other cases, such as a tensor as alpha on PyTorch or TensorFlow, the formula in Keras ops.
 """
 
 import importlib
@@ -23,7 +24,7 @@ with require("keras"):
     from keras import ops
 
 BACKEND = keras.backend.backend()
-own: ModuleType | None = importlib.import_module(f"isrlu.{BACKEND}") if BACKEND in ("jax", "torch") else None
+native: ModuleType | None = importlib.import_module(f"isrlu.{BACKEND}") if BACKEND in ("jax", "torch") else None
 
 __all__ = ["ISRLU", "ISRU", "isrlu", "isru", "isru_sigmoid"]
 
@@ -34,31 +35,31 @@ def isrlu(x: Any, alpha: Any = 1.0) -> Any:
 
     Args:
         x: tensor; float16 and bfloat16 are computed in float32 and rounded once, integers become the default float.
-        alpha: a number >= 0, or a tensor that broadcasts to x's shape. Differentiable, as x is.
+        alpha: a number >= 0, or a tensor that broadcasts to x's shape. Differentiable.
 
     Returns:
         A tensor of x's shape and dtype.
 
     Raises:
-        ValueError: for a negative or non-finite number as alpha. The values of a tensor are not looked at.
+        ValueError: if alpha is a negative or non-finite number. The values of a tensor are not checked.
     """
     return _with_alpha("isrlu", ISRLU, x, alpha)
 
 
 @keras.saving.register_keras_serializable("isrlu", "isru")
 def isru(x: Any, alpha: Any = 1.0) -> Any:
-    """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `isrlu`."""
+    """x / sqrt(1 + alpha x^2), a replacement for tanh; arguments as in `isrlu`."""
     return _with_alpha("isru", ISRU, x, alpha)
 
 
 @keras.saving.register_keras_serializable("isrlu", "isru_sigmoid")
 def isru_sigmoid(x: Any) -> Any:
-    """(1 + isru(x/2)) / 2, the stand-in for the logistic sigmoid: the same slope 1/4 at 0."""
+    """(1 + isru(x/2)) / 2, a replacement for the logistic sigmoid with the same slope 1/4 at 0."""
     if isinstance(x, keras.KerasTensor):
         return keras.layers.Activation(isru_sigmoid, dtype=_float_dtype(x))(x)
     x = _floating(x)
-    if own is not None:
-        return own.isru_sigmoid(x)
+    if native is not None:
+        return native.isru_sigmoid(x)
 
     @ops.custom_gradient
     def sigmoid(x: Any) -> tuple[Any, Callable[..., Any]]:
@@ -69,13 +70,13 @@ def isru_sigmoid(x: Any) -> Any:
 
 
 class _WithAlpha(keras.layers.Layer):
-    """An activation with an alpha; a learnable one is kept as its logarithm, and so stays positive.
+    """An activation with alpha. A learnable alpha is stored as its logarithm, so it stays positive.
 
     Args:
-        alpha: a number >= 0; where it is learnable, the number above 0 that it starts from.
+        alpha: a number >= 0, or the initial value > 0 if learnable.
         learnable: whether alpha is a weight, of the input's shape without the batch axis, as in `keras.layers.PReLU`.
-        shared_axes: axes along which one learnable alpha is shared: [1, 2] for one per channel of an image.
-        **kwargs: as of every layer, such as `name` and `dtype`.
+        shared_axes: axes that share one learnable alpha, such as [1, 2] for one per channel of an image.
+        **kwargs: arguments of every layer, such as `name` and `dtype`.
     """
 
     def __init__(
@@ -108,11 +109,13 @@ class _WithAlpha(keras.layers.Layer):
         unknown = [axis for axis in self.shared_axes if axis not in axes]
         if unknown:
             raise ValueError(
-                f"shared_axes holds {unknown[0]}: an input of shape {input_shape} has axes {[*axes]} to share"
+                f"shared_axes contains {unknown[0]}: an input of shape {input_shape} can share axes {[*axes]}"
             )
         shape = [1 if axis in self.shared_axes else input_shape[axis] for axis in axes]
         if None in shape:
-            raise ValueError(f"axis {shape.index(None) + 1} of the input {input_shape} has no fixed size: share it")
+            raise ValueError(
+                f"axis {shape.index(None) + 1} of the input {input_shape} has no fixed size: add it to shared_axes"
+            )
         return shape
 
     @property
@@ -127,8 +130,8 @@ class _WithAlpha(keras.layers.Layer):
         return keras.KerasTensor(inputs.shape, self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        own = {"alpha": self.initial_alpha, "learnable": self.learnable, "shared_axes": self.shared_axes or None}
-        return super().get_config() | own
+        config = {"alpha": self.initial_alpha, "learnable": self.learnable, "shared_axes": self.shared_axes or None}
+        return super().get_config() | config
 
 
 @keras.saving.register_keras_serializable("isrlu", "ISRLU")
@@ -141,7 +144,7 @@ class ISRLU(_WithAlpha):
 
 @keras.saving.register_keras_serializable("isrlu", "ISRU")
 class ISRU(_WithAlpha):
-    """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `ISRLU`."""
+    """x / sqrt(1 + alpha x^2), a replacement for tanh; arguments as in `ISRLU`."""
 
     def call(self, inputs: Any) -> Any:
         return ops.cast(isru(inputs, self.alpha), self.compute_dtype)
@@ -153,12 +156,12 @@ def _with_alpha(name: str, layer: type[_WithAlpha], x: Any, alpha: Any) -> Any:
     if isinstance(x, keras.KerasTensor):
         if not number:
             raise TypeError(
-                f"on a symbolic tensor alpha must be a number: {layer.__name__}(learnable=True) has a tensor"
+                f"on a symbolic tensor alpha must be a number: to learn alpha use {layer.__name__}(learnable=True)"
             )
         return layer(alpha, dtype=_float_dtype(x))(x)
     x = _floating(x)
-    if own is not None and (number or BACKEND == "jax"):
-        return getattr(own, name)(x, alpha)
+    if native is not None and (number or BACKEND == "jax"):
+        return getattr(native, name)(x, alpha)
     wide = _widened(x)
     if number and alpha > 0:
         return ops.cast(_in_x(name, wide, alpha), x.dtype)
@@ -167,25 +170,26 @@ def _with_alpha(name: str, layer: type[_WithAlpha], x: Any, alpha: Any) -> Any:
 
 
 def _in_x(name: str, x: Any, alpha: float) -> Any:
-    """On TensorFlow, with a number > 0 as alpha: in few operators, as each is a pass over the memory outside XLA."""
+    """TensorFlow with a number > 0 as alpha. Few operators, because outside XLA each is a pass over memory."""
     import tensorflow as tf
 
-    alpha = min(alpha, x.dtype.max)  # inf times 0 would be NaN
+    alpha = min(alpha, x.dtype.max)  # inf * 0 would be NaN
     far = min(_far(x) / math.sqrt(alpha), x.dtype.max)
 
     @tf.custom_gradient
     def activation(x: Any) -> tuple[Any, Callable[..., Any]]:
-        near = tf.clip_by_value(x, -far, 0.0 if name == "isrlu" else far)  # two operators; the one is not in TFLite
+        # clip_by_value is two operators here. TFLite does not have the single operator ClipByValue.
+        near = tf.clip_by_value(x, -far, 0.0 if name == "isrlu" else far)
         r = tf.sqrt(1.0 / (1.0 + (tf.square(near) if alpha == 1 else (alpha * near) * near)))
-        passes = x >= 0 if name == "isrlu" else x == 0  # a subnormal counts as 0 and is spared the flush
-        # RsqrtGrad is -dy/2 y^3: in one operator what the product takes three for.
+        passes = x >= 0 if name == "isrlu" else x == 0  # a subnormal compares equal to 0 and is not flushed
+        # RsqrtGrad is -dy/2 y^3: one operator instead of the three of the product.
         return tf.where(passes, x, near * r), lambda upstream: tf.raw_ops.RsqrtGrad(y=r, dy=-2.0 * upstream)
 
     return activation(x)
 
 
 def _in_both(name: str, x: Any, alpha: Any) -> Any:
-    """With a tensor as alpha: the formula with the derivatives r^3 in x and -f^3 / 2 in alpha."""
+    """A tensor as alpha: the formula with the derivatives df/dx = r^3 and df/dalpha = -f^3 / 2."""
     formula = {"isrlu": _formula.isrlu, "isru": _formula.isru}[name]
 
     @ops.custom_gradient
@@ -200,12 +204,12 @@ def _in_both(name: str, x: Any, alpha: Any) -> Any:
 
         return f, gradients
 
-    # One alpha for each x, so that summing its gradient over what it was shared by is left to the framework.
+    # Broadcast alpha to x, so that the framework sums alpha's gradient over the elements that share it.
     return activation(x, ops.broadcast_to(alpha, ops.shape(x)))
 
 
 def _torch_differentiates() -> bool:
-    """Whether PyTorch will differentiate the gradient: what its backend computed forward has no graph behind it."""
+    """Whether PyTorch will differentiate the gradient. The forward values of its backend are not part of a graph."""
     if BACKEND != "torch":
         return False
     import torch
@@ -214,7 +218,7 @@ def _torch_differentiates() -> bool:
 
 
 def _upstream(args: tuple[Any, ...], upstream: Any) -> Any:
-    """The incoming gradient: PyTorch's backend passes it by name, the others as the one argument."""
+    """The incoming gradient. PyTorch's backend passes it by name, the others as the only positional argument."""
     return args[0] if upstream is None else upstream
 
 
@@ -224,14 +228,14 @@ def _float_dtype(x: Any) -> str:
 
 def _floating(x: Any) -> Any:
     x = ops.convert_to_tensor(x)
-    dtype = keras.backend.standardize_dtype(x.dtype)  # no := here, which TensorFlow's AutoGraph does not know
+    dtype = keras.backend.standardize_dtype(x.dtype)  # no := here: TensorFlow's AutoGraph does not support it
     if "complex" in dtype:
         raise TypeError(f"isrlu takes real arrays, got {dtype}")
     return x if keras.backend.is_float_dtype(x.dtype) else ops.cast(x, keras.config.floatx())
 
 
 def _widened(x: Any) -> Any:
-    """x in the dtype that it is computed in."""
+    """x in the dtype of the computation."""
     dtype = keras.backend.standardize_dtype(x.dtype)
     wide = _formula.computed(dtype)
     return x if dtype == wide else ops.cast(x, wide)

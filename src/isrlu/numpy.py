@@ -1,9 +1,9 @@
-"""ISRLU and ISRU for NumPy arrays, on SIMD kernels behind real ufuncs.
+"""ISRLU and ISRU for NumPy arrays: ufuncs that run SIMD kernels.
 
-Every function broadcasts x and alpha and takes the keywords of NumPy's ufuncs (`out`, `where`, `dtype`, `casting`,
-`order`, `subok`). `method` chooses how the inverse square root is obtained: full, approx, newton1, newton2, ieee,
-kinney or table. float16, float32 and float64 are kept, integers become what `np.sqrt` makes of them, and ml_dtypes'
-bfloat16 works where that package is installed.
+Every function broadcasts x and alpha and accepts the keywords of NumPy's ufuncs (`out`, `where`, `dtype`, `casting`,
+`order`, `subok`). `method` selects how the inverse square root is computed: full, approx, newton1, newton2, ieee,
+kinney or table. float16, float32 and float64 keep their dtype, and so does bfloat16 if ml_dtypes is installed. Integers
+are promoted as by `np.sqrt`.
 
 >>> import numpy as np
 >>> isrlu(np.float32([-np.inf, -1.0, 0.0, 2.0]))
@@ -25,7 +25,7 @@ _ufuncs = _core.ufuncs()
 
 try:
     import ml_dtypes
-except ImportError:  # no bfloat16 arrays can exist then
+except ImportError:  # then there are no bfloat16 arrays
     pass
 else:
     _core.register_bfloat16(_ufuncs, np.dtype(ml_dtypes.bfloat16))
@@ -34,7 +34,7 @@ _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
 def _with_alpha(name: str, doc: str) -> Callable[..., Any]:
-    """A function of x and alpha. On a small array Python takes all the time: the usual call comes first."""
+    """A function of x and alpha. The common case is checked first: for small arrays Python's overhead dominates."""
     ufuncs = _ufuncs[name]
 
     def function(x: Any, alpha: Any = 1.0, *, out: Any = None, method: str = "full", **keywords: Any) -> Any:
@@ -64,19 +64,19 @@ def _named(function: Callable[..., Any], name: str, doc: str) -> Callable[..., A
 
 
 def _general(name: str, method: str, operands: tuple[Any, ...], out: Any, keywords: dict[str, Any]) -> Any:
-    """The ufunc on whatever NumPy makes an array of; a dtype that it has no loop for is told in plain words."""
+    """Call the ufunc on anything that NumPy converts to an array. A dtype without a loop gets a readable error."""
     ufunc = _ufuncs[name][check_method(method)]
     x, *alpha = operands
-    if alpha and keywords.get("dtype") is not None:  # alpha is not of that dtype: the loops of 16 bits take float32
+    if alpha and keywords.get("dtype") is not None:  # alpha is float32 in the loops of 16-bit dtypes
         wanted = np.dtype(keywords.pop("dtype"))
         keywords["signature"] = (wanted, np.float64 if wanted == np.float64 else np.float32, wanted)
     if not hasattr(type(x), "__array_ufunc__"):  # a number, a list, or another library's array
         x = np.asarray(x)
     dtype = getattr(x, "dtype", None)
-    if not isinstance(dtype, np.dtype):  # such as a data frame, which takes ufuncs over
+    if not isinstance(dtype, np.dtype):  # such as a data frame, which handles ufuncs itself
         return ufunc(x, *alpha, out=out, **keywords)
     if dtype.kind in "biu" and hasattr(x, "astype"):
-        # as np.sqrt promotes them; beside alpha, a float, NumPy would take float64 for all
+        # Promote as np.sqrt does. Because alpha is a float, NumPy would promote all integers to float64.
         x = x.astype(np.sqrt.resolve_dtypes((dtype, None))[1])
     try:
         return ufunc(x, *alpha, out=out, **keywords)
@@ -88,7 +88,7 @@ def _general(name: str, method: str, operands: tuple[Any, ...], out: Any, keywor
 
 
 def _checked(alpha: Any) -> Any:
-    """An alpha that is no plain float in range: another number, an array, or a mistake."""
+    """Check an alpha that is not a float in range: another number, an array, or an invalid value."""
     if not isinstance(alpha, np.generic | np.ndarray | list | tuple):
         return check_alpha(alpha)
     values = np.asarray(alpha)
@@ -120,7 +120,7 @@ isrlu_grad = _with_alpha(
 
 isru = _with_alpha(
     "isru",
-    """x / sqrt(1 + alpha x^2): the stand-in for tanh.
+    """x / sqrt(1 + alpha x^2), a replacement for tanh.
 
     >>> isru([-1.0, 0.0, 1.0], alpha=3)
     array([-0.5,  0. ,  0.5])
@@ -138,7 +138,7 @@ isru_grad = _with_alpha(
 
 isru_sigmoid = _without_alpha(
     "isru_sigmoid",
-    """(1 + isru(x / 2)) / 2: the stand-in for the logistic sigmoid.
+    """(1 + isru(x / 2)) / 2, a replacement for the logistic sigmoid.
 
     >>> isru_sigmoid([-np.inf, 0.0, np.inf])
     array([0. , 0.5, 1. ])

@@ -1,7 +1,7 @@
 """ISRLU and ISRU for ONNX: the model-local functions `isrlu::ISRLU` and `isrlu::ISRU`, built of standard operators.
 
-For whoever builds graphs by hand: any runtime runs them, no custom operator needed. Both take one tensor and the
-attribute `alpha` (default 1), and give a tensor of the same type.
+They are for graphs that are built by hand. Any runtime can run them without a custom operator. Both take one tensor and
+the attribute `alpha` (default 1), and return a tensor of the same type.
 
 >>> graph = onnx.helper.make_graph(
 ...     [node("ISRLU", "x", "y", alpha=3.0)],
@@ -26,13 +26,14 @@ with require("onnx"):
 __all__ = ["DOMAIN", "OPSET", "add_functions", "functions", "make_model", "node"]
 
 DOMAIN = "isrlu"
-OPSET = 18  # of the standard operators; what onnxruntime 1.14 and all later ones run
-OLDEST = 15  # the first with CastLike
+OPSET = 18  # of the standard operators; supported by onnxruntime 1.14 and later
+OLDEST = 15  # the first opset with CastLike
 LARGEST = float(np.finfo(np.float32).max)
 
-# Beyond +-limit, where f is +-1/sqrt(alpha) to the last bit, x is cut off: alpha x^2 does not overflow. What depends
-# on alpha alone is folded into constants by the runtime, the choice of a branch too. No Where chooses between x and the
-# curve: onnxruntime's turns -0.0 into 0.0. The larger of the two is the right one, because the root is 1 or more.
+# x is clamped to +-limit, beyond which f is +-1/sqrt(alpha) to the last bit, so that alpha x^2 does not overflow. The
+# runtime folds everything that depends only on alpha into constants, including the choice of the branch. ISRLU is the
+# larger of x and the curve, which is correct because the root is >= 1. A Where would not do: onnxruntime's turns -0.0
+# into 0.0.
 _BODY = """
     number = Constant <value_float: float = @alpha> ()
     alpha = Cast <to: int = {type}> (number)
@@ -64,14 +65,14 @@ _RESULT = {"ISRLU": "Max (x, curve)", "ISRU": "Identity (curve)"}
 
 
 def functions(compute: str = "float32", opset: int = OPSET) -> list[onnx.FunctionProto]:
-    """Both functions, for tensors of type float, float16 and bfloat16; with compute="float64" for double.
+    """Both functions, for tensors of type float, float16 and bfloat16, or with compute="float64" for double.
 
-    What they are given is computed in the type `compute` and rounded once, by operators of `opset`.
+    Inputs are converted to the type `compute`, and the result is rounded once. The operators are of version `opset`.
     """
     if opset < OLDEST:
         raise ValueError(f"the functions need opset {OLDEST} or later, got {opset}: see onnx.version_converter")
     if compute != _formula.computed(compute):
-        raise ValueError(f"unknown type to compute in {compute!r}: known are float32, float64")
+        raise ValueError(f"unknown compute type {compute!r}: known are float32, float64")
     double = compute == "float64"
     types: dict[str, Any] = {"name": "double" if double else "float", "far": _formula.far(compute)}
     types["largest"] = float(np.finfo(compute).max)
@@ -86,14 +87,14 @@ def functions(compute: str = "float32", opset: int = OPSET) -> list[onnx.Functio
 
 
 def node(function: str, x: str, y: str, *, alpha: float = 1.0) -> onnx.NodeProto:
-    """The node y = ISRLU(x) or y = ISRU(x). ONNX keeps a number in an attribute as a float32."""
+    """The node y = ISRLU(x) or y = ISRU(x). ONNX stores alpha, an attribute, as a float32."""
     if function not in _RESULT:
         raise ValueError(f"unknown function {function!r}: known are {', '.join(_RESULT)}")
     return onnx.helper.make_node(function, [x], [y], domain=DOMAIN, alpha=min(check_alpha(alpha), LARGEST))
 
 
 def add_functions(model: onnx.ModelProto, compute: str = "float32") -> onnx.ModelProto:
-    """Add to `model` what its nodes of the domain `isrlu` call and it lacks: the functions and the domain's import."""
+    """Add the functions and the import of the domain `isrlu` to `model`, unless they are there already."""
     opsets = {each.domain: each.version for each in model.opset_import}
     present = {each.name for each in model.functions if each.domain == DOMAIN}
     opset = opsets.get("", opsets.get("ai.onnx", OPSET))
@@ -104,6 +105,6 @@ def add_functions(model: onnx.ModelProto, compute: str = "float32") -> onnx.Mode
 
 
 def make_model(graph: onnx.GraphProto, compute: str = "float32") -> onnx.ModelProto:
-    """`onnx.helper.make_model` with the functions in it, for a graph whose other operators are of opset `OPSET`."""
+    """`onnx.helper.make_model` with the functions added, for a graph whose other operators are of opset `OPSET`."""
     opset = onnx.helper.make_opsetid("", OPSET)
     return add_functions(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8), compute)

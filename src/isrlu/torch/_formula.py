@@ -1,17 +1,17 @@
-"""The three functions in plain torch ops: for compilers, exporters, function transforms, subclasses and other devices.
+"""The three functions in plain torch ops, for compilers, exporters, function transforms, subclasses and other devices.
 
     isrlu(x)        = x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0
     isru(x)         = x / sqrt(1 + alpha x^2)
     isru_sigmoid(x) = (1 + isru(x / 2)) / 2
 
-Written that way, x^2 overflows, and the derivative that autograd makes of x r, r = 1/sqrt(1 + alpha x^2), has two terms
-that cancel for large |x|: r - alpha x^2 r^3. So beyond the bend, where z = sqrt(alpha) x is large, the same function is
-written in t = 1/z, which has neither problem, to any order of derivative:
+Computed this way, x^2 overflows. Also, with r = 1/sqrt(1 + alpha x^2), autograd's derivative of x r has two terms that
+cancel for large |x|: r - alpha x^2 r^3. Where z = sqrt(alpha) x is large, the function is therefore written in t = 1/z,
+which has neither problem at any order of derivative:
 
     isru(x) = sign(x) / sqrt(alpha) / sqrt(1 + t^2)         derivative: t^3 / (1 + t^2)^(3/2)
 
-Every `where` gets harmless numbers in the branch that it does not take, because autograd multiplies that branch's
-derivative by zero, and zero times infinity is NaN.
+Every `where` gets finite numbers in the branch that it does not select. Autograd multiplies that branch's derivative by
+zero, and zero times infinity is NaN.
 """
 
 import math
@@ -19,7 +19,7 @@ import math
 import torch
 from torch import Tensor
 
-BEND = 0.5  # |z| from which t = 1/z is used: below it, the two terms of the derivative differ by a factor of 5 or more
+BEND = 0.5  # t = 1/z is used above this |z|. Below it, the derivative's two terms differ by a factor of 5 or more.
 
 
 def isrlu(x: Tensor, alpha: float | Tensor) -> Tensor:
@@ -33,7 +33,7 @@ def isru(x: Tensor, alpha: float | Tensor) -> Tensor:
 
 
 def isru_sigmoid(x: Tensor) -> Tensor:
-    """(1 + a) / 2 with a = isru(|x|/2); for x < 0 r^2 / (2 (1 + a)), r = 1/sqrt(1 + x^2/4), which keeps the tail."""
+    """(1 + a) / 2, a = isru(|x|/2); for x < 0 r^2 / (2 (1 + a)), r = 1/sqrt(1 + x^2/4), accurate in the tail."""
     half = compute(x) * 0.5
     v = torch.where(half < 0, -half, half)  # not abs(), whose derivative at 0 is 0
     far = v > BEND
@@ -44,26 +44,26 @@ def isru_sigmoid(x: Tensor) -> Tensor:
 
 
 def apply(function: str, x: Tensor, alpha: float | Tensor) -> Tensor:
-    """The function of that name; isru_sigmoid has no alpha."""
+    """Apply the function of this name. isru_sigmoid ignores alpha."""
     if function == "isru_sigmoid":
         return isru_sigmoid(x)
     return _inverse_root_unit(x, alpha, linear=function == "isrlu")
 
 
 def compute(x: Tensor) -> Tensor:
-    """x in the dtype it is computed in: float16 and bfloat16 go through float32 and are rounded once, at the end."""
+    """x in the dtype of the computation: float32 for float16 and bfloat16, whose results are rounded once."""
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
 def per_channel(alpha: float | Tensor, x: Tensor) -> float | Tensor:
-    """A tensor of one alpha or of one per channel (dim 1), shaped to broadcast; a number as x's dtype can hold it."""
+    """Reshape a tensor of one alpha, or one per channel (dim 1), to broadcast; limit a number to the dtype's range."""
     if not isinstance(alpha, Tensor):
         return min(alpha, torch.finfo(torch.float64 if x.dtype is torch.float64 else torch.float32).max)
     return alpha.reshape(()) if alpha.numel() == 1 else alpha.reshape(alpha.numel(), *[1] * (x.dim() - 2))
 
 
 def tensor_if_zero(alpha: float | Tensor, x: Tensor) -> float | Tensor:
-    """0 as a tensor: what keeps an alpha of 0 from infinities and NaN is done for tensors, which may hold one."""
+    """Convert the number 0 to a tensor. Only the code for tensors handles alpha = 0 without infinities and NaN."""
     if isinstance(alpha, Tensor) or alpha != 0:
         return alpha
     return torch.zeros((), dtype=x.dtype, device=x.device)
@@ -76,13 +76,13 @@ def _inverse_root_unit(x: Tensor, alpha: float | Tensor, *, linear: bool) -> Ten
         alpha = alpha.to(wide.dtype)
         root: float | Tensor = torch.where(alpha > 0, alpha, 1.0).sqrt()
         limit = torch.finfo(wide.dtype).max
-        z = root * wide.clamp(-limit, limit)  # at infinity the gradient of alpha would be 0 times x
+        z = root * wide.clamp(-limit, limit)  # for infinite x the gradient of alpha would be 0 * inf
     else:
         root = math.sqrt(alpha)
         z = root * wide
     far = z < -BEND if linear else z.abs() > BEND
     same = wide >= 0 if linear else None
-    if isinstance(alpha, Tensor):  # it may be 0: then f(x) is x, and must not be computed where x^2 would overflow
+    if isinstance(alpha, Tensor):  # alpha may be 0: then f(x) = x, which must not be computed where x^2 overflows
         far = far & (alpha > 0)
         huge = (wide.abs() > math.sqrt(torch.finfo(wide.dtype).max)) & (alpha == 0)
         same = huge if same is None else huge | same

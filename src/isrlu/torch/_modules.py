@@ -11,11 +11,11 @@ from isrlu.torch import _functional
 
 
 class _WithAlpha(nn.Module):
-    """An activation with an alpha.
+    """An activation with alpha.
 
-    A learnable alpha is kept as its logarithm, so that it can't leave the positive numbers, and so that its gradient is
-    of the size of the output's whatever alpha is: d f / d log(alpha) = -f (alpha f^2) / 2, where alpha f^2 < 1. (The
-    softplus would leave -f^3 / 2 for large alpha, which vanishes as alpha^(-3/2).)
+    A learnable alpha is stored as its logarithm, which keeps it positive. The gradient then has the output's magnitude
+    for every alpha: d f / d log(alpha) = -f (alpha f^2) / 2, where alpha f^2 < 1. With a softplus it would be -f^3 / 2
+    for large alpha, which vanishes as alpha^(-3/2).
     """
 
     inplace: bool
@@ -45,10 +45,8 @@ class _WithAlpha(nn.Module):
 
     @property
     def alpha(self) -> float | Tensor:
-        """The number, or the learned values: one, or one per channel, never less precise than float32."""
-        if (
-            not self.learnable
-        ):  # asked first: a parameter is found by Module.__getattr__, which takes as long as a small ReLU
+        """The number, or the learned values: one, or one per channel, in float32 or float64."""
+        if not self.learnable:  # before log_alpha, because Module.__getattr__ takes as long as a small ReLU
             return self._fixed
         return _functional.exp_alpha(self.log_alpha)
 
@@ -58,7 +56,7 @@ class _WithAlpha(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set a learnable alpha to the number that was given last."""
+        """Reset a learnable alpha to the last number that was set."""
         if self.learnable:
             with torch.no_grad():
                 self.log_alpha.fill_(math.log(self._fixed))
@@ -66,7 +64,7 @@ class _WithAlpha(nn.Module):
     def extra_repr(self) -> str:
         parts = [f"alpha={self._fixed}"]
         if self.learnable:
-            known = type(self.log_alpha) in (nn.Parameter, Tensor) and not self.log_alpha.is_meta  # no fake tensor
+            known = type(self.log_alpha) in (nn.Parameter, Tensor) and not self.log_alpha.is_meta  # not a fake tensor
             values = cast(Tensor, self.alpha).tolist() if known else []
             if values:
                 low, high = f"{min(values):.4g}", f"{max(values):.4g}"
@@ -79,12 +77,12 @@ class ISRLU(_WithAlpha):
     """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0.
 
     Args:
-        alpha: a number >= 0; the negative side saturates at -1/sqrt(alpha).
-        learnable: learn alpha, starting from the given value (above 0), which stays positive.
-        num_parameters: 1 learnable alpha for all, or one per channel (dim 1).
-        inplace: write into the input; backward needs the output alone.
-        method: the way to the inverse square root on CPU.
-        device, dtype: of the parameter, if there is one.
+        alpha: a number >= 0. For negative x the function saturates at -1/sqrt(alpha).
+        learnable: learn alpha, starting from the given value, which must be > 0. It stays positive.
+        num_parameters: 1 for a single learnable alpha, or the size of dim 1 for one per channel.
+        inplace: write into the input. The backward pass needs only the output.
+        method: how the inverse square root is computed on CPU.
+        device, dtype: of the parameter, if alpha is learnable.
 
     >>> ISRLU(3.0, inplace=True)
     ISRLU(alpha=3.0, inplace=True)
@@ -95,7 +93,7 @@ class ISRLU(_WithAlpha):
 
 
 class ISRU(_WithAlpha):
-    """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `ISRLU`.
+    """x / sqrt(1 + alpha x^2), a replacement for tanh; arguments as in `ISRLU`.
 
     >>> ISRU(learnable=True, num_parameters=8)
     ISRU(alpha=1, learnable=True, num_parameters=8)
@@ -106,7 +104,7 @@ class ISRU(_WithAlpha):
 
 
 class ISRUSigmoid(nn.Module):
-    """(1 + isru(x/2)) / 2, the stand-in for the logistic sigmoid.
+    """(1 + isru(x/2)) / 2, a replacement for the logistic sigmoid.
 
     >>> ISRUSigmoid(method="approx")
     ISRUSigmoid(method=approx)

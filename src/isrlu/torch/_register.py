@@ -1,10 +1,10 @@
-"""`register`: the activations by name in transformers' configurations."""
+"""`register`: make the activations available by name in transformers' configurations."""
 
 
 def register() -> None:
-    """Add "isrlu" and "isru" to transformers' ACT2FN, so that a configuration may say hidden_act="isrlu".
+    """Add "isrlu" and "isru" to transformers' ACT2FN, so that a configuration can use hidden_act="isrlu".
 
-    Raises ImportError where transformers is not installed.
+    Raises ImportError if transformers is not installed.
     """
     try:
         from transformers.activations import ACT2FN

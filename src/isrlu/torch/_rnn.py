@@ -1,4 +1,4 @@
-"""LSTM and GRU with isru in the place of tanh and isru_sigmoid in that of the sigmoid; all else as torch.nn has it."""
+"""LSTM and GRU with isru instead of tanh and isru_sigmoid instead of the sigmoid. The rest is as in torch.nn."""
 
 from collections.abc import Sequence
 from operator import is_not
@@ -14,7 +14,7 @@ from isrlu.torch._rnn_formula import GATES, STEPS, States, Weights
 
 
 class _Gated:
-    """What all modules share: which functions their gates are, and that they take over a torch.nn module's weights."""
+    """Shared by all modules: the choice of the gate functions, and conversion from torch.nn's module."""
 
     original: ClassVar[type[nn.Module]]
     options: ClassVar[tuple[str, ...]] = ("bias",)
@@ -30,7 +30,7 @@ class _Gated:
 
     @classmethod
     def from_torch(cls, module: nn.Module, gates: str = "isru") -> Self:
-        """A new module with the options and a copy of the weights of torch.nn's; those that are frozen stay so."""
+        """A new module with the options and copied weights of torch.nn's module. Frozen weights stay frozen."""
         if not isinstance(module, cls.original):
             raise TypeError(f"{cls.__name__}.from_torch takes a torch.nn.{cls.__name__}, got {type(module).__name__}")
         weight = next(module.parameters())
@@ -45,17 +45,17 @@ class _Gated:
 
 
 class _Recurrent(_Gated):
-    """Shapes, states and layers of LSTM and GRU, over torch.nn's own constructor and checks.
+    """Shapes, states and layers of LSTM and GRU, with torch.nn's constructor and checks.
 
-    Not over nn.LSTM and nn.GRU themselves: torch.compile refuses whatever is one of these.
+    The base class is nn.RNNBase, because torch.compile rejects subclasses of nn.LSTM and nn.GRU.
     """
 
     options: ClassVar[tuple[str, ...]] = ("num_layers", "bias", "batch_first", "dropout", "bidirectional")
 
     def forward(self: Any, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
-        """Outputs and last states; arguments and shapes as of torch.nn's module."""
+        """Outputs and last states; arguments and shapes as in torch.nn's module."""
         if any(map(is_not, self._flat_weights, map(self._parameters.get, self._flat_weights_names))):
-            self._update_flat_weights()  # parametrized, or by torch.func.functional_call
+            self._update_flat_weights()  # parametrized weights, or torch.func.functional_call
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
         if input.dim() not in (2, 3):
@@ -101,16 +101,16 @@ class _Recurrent(_Gated):
         return packed, self.permute_hidden(self._packed(states), unsorted_indices)
 
     def _check(self: Any, input: Tensor, states: States | None, batch_sizes: Tensor | None) -> None:
-        """torch.nn's own checks of the input and of the initial states; they are slow, and seldom find something."""
+        """Run torch.nn's checks of input and initial states. They are slow, so they are skipped if the input fits."""
         if states is not None:
             self.check_forward_args(input, self._packed(states), batch_sizes)
         elif input.dtype is not self._flat_weights[0].dtype or input.shape[-1] != self.input_size:
             self.check_input(input, batch_sizes)
 
     def _layers(self: Any, data: Tensor, sizes: Sequence[int], states: States | None) -> tuple[Tensor, States]:
-        """All layers and directions, under autocast in its dtype wherever torch.nn's module is.
+        """Run all layers and directions. Under autocast use its dtype where torch.nn's module does.
 
-        torch.nn.LSTM is on every device, torch.nn.GRU on all but the CPU.
+        torch.nn.LSTM does so on every device, torch.nn.GRU on every device except the CPU.
         """
         device = data.device.type
         reduced = torch.is_autocast_enabled(device) and (self.mode == "LSTM" or device != "cpu")
@@ -124,7 +124,7 @@ class _Recurrent(_Gated):
     def _run(
         self: Any, data: Tensor, sizes: Sequence[int], states: States | None, flat_weights: Sequence[Tensor]
     ) -> tuple[Tensor, States]:
-        """All layers and directions over rows as a PackedSequence has them."""
+        """Run all layers and directions. The rows of `data` are ordered as in a PackedSequence."""
         directions = 2 if self.bidirectional else 1
         runs = self.num_layers * directions
         each = len(flat_weights) // runs
@@ -134,10 +134,10 @@ class _Recurrent(_Gated):
             for i in range(k, k + directions):
                 flat = flat_weights[i * each : (i + 1) * each]
                 weights = Weights(*flat) if self.bias or not self.proj_size else Weights(flat[0], flat[1], hr=flat[2])
-                own = states and tuple(state[i] for state in states)
-                native = not is_dynamo_compiling() and _rnn_kernels.can_take(data, own, weights)
+                initial = states and tuple(state[i] for state in states)
+                native = not is_dynamo_compiling() and _rnn_kernels.can_take(data, initial, weights)
                 layer = _rnn_kernels.layer if native else _rnn_formula.layer
-                y, new = layer(self.mode, self.gates, data, sizes, own, weights, reverse=i != k)
+                y, new = layer(self.mode, self.gates, data, sizes, initial, weights, reverse=i != k)
                 outputs.append(y)
                 last.append(new)
             data = outputs[0] if directions == 1 else torch.cat(outputs, 1)
@@ -243,7 +243,7 @@ class _Cell(_Gated):
 
 
 class LSTMCell(_Cell, nn.LSTMCell):
-    """One step of `LSTM`, as torch.nn.LSTMCell has it.
+    """One step of `LSTM`, with the interface of torch.nn.LSTMCell.
 
     >>> h, c = LSTMCell(10, 20)(torch.zeros(3, 10))
     >>> h.shape
@@ -253,13 +253,13 @@ class LSTMCell(_Cell, nn.LSTMCell):
     original = nn.LSTMCell
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """(h', c') from the input [batch, input_size] or [input_size] and (h, c), zeros if not given."""
+        """(h', c') from the input [batch, input_size] or [input_size] and (h, c), which default to zeros."""
         h, c = self._step(input, None if hx is None else LSTM._unpacked(hx), "LSTM")
         return h, c
 
 
 class GRUCell(_Cell, nn.GRUCell):
-    """One step of `GRU`, as torch.nn.GRUCell has it.
+    """One step of `GRU`, with the interface of torch.nn.GRUCell.
 
     >>> GRUCell(10, 20)(torch.zeros(3, 10)).shape
     torch.Size([3, 20])
@@ -268,5 +268,5 @@ class GRUCell(_Cell, nn.GRUCell):
     original = nn.GRUCell
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """h' from the input [batch, input_size] or [input_size] and h, zeros if not given."""
+        """h' from the input [batch, input_size] or [input_size] and h, which defaults to zeros."""
         return self._step(input, None if hx is None else GRU._unpacked(hx), "GRU")[0]

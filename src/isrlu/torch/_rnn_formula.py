@@ -1,10 +1,10 @@
-"""A recurrent layer in plain torch ops: for compilers, other devices, function transforms and second derivatives.
+"""A recurrent layer in plain torch ops, for compilers, other devices, function transforms and second derivatives.
 
     LSTM   i, f, o = s(a), g = t(a)      c' = f c + i g             h' = o t(c')
-    GRU    r, z = s(a), n = t(x + r q)   h' = n + z (h - n)         q the state's part of n's argument
+    GRU    r, z = s(a), n = t(x + r q)   h' = n + z (h - n)         q: the state's part of n's argument
 
-a is W_ih x + b_ih + W_hh h + b_hh; s and t are isru_sigmoid and isru, or the exact sigmoid and tanh. Rows lie as in a
-PackedSequence: step by step, those of a step in the order of the batch, `sizes[t]` of them, never increasing.
+a = W_ih x + b_ih + W_hh h + b_hh. s and t are isru_sigmoid and isru, or the exact sigmoid and tanh. Rows are ordered as
+in a PackedSequence: step by step, and within step t the first `sizes[t]` sequences of the batch. Sizes never increase.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ GATES: dict[str, Gates] = {"isru": (isru_sigmoid, isru), "exact": (torch.sigmoid
 
 
 class Weights(NamedTuple):
-    """Of one layer and direction, as PyTorch has them; `hr` projects an LSTM's output."""
+    """The weights of one layer and direction, in PyTorch's layout. `hr` projects an LSTM's output."""
 
     ih: Tensor
     hh: Tensor
@@ -56,7 +56,7 @@ STEPS = {"LSTM": lstm_step, "GRU": gru_step}
 
 
 def zeros(mode: str, like: Tensor, batch: int, weights: Weights) -> States:
-    """Initial states of a layer that was given none."""
+    """The default initial states of a layer."""
     h = like.new_zeros(batch, weights.hh.shape[1])  # W_hh [4 hidden or 3 hidden, size of h]
     if mode == "GRU":
         return (h,)
@@ -68,10 +68,10 @@ def layer(
 ) -> tuple[Tensor, States]:
     """Outputs [rows, hidden] and the last states [1, batch, hidden] of one layer in one direction.
 
-    States are [batch, hidden]; None are zeros.
+    States are [batch, hidden]; None means zeros.
 
-    A step advances the first `sizes[t]` rows of the states. That serves both directions: forwards, a sequence that has
-    ended keeps its state; backwards, one that has not begun keeps its initial one.
+    A step updates the first `sizes[t]` rows of the states. This is correct in both directions: a sequence that has
+    ended keeps its last state (forwards), and one that has not started keeps its initial state (backwards).
     """
     step = STEPS[mode]
     if states is None:

@@ -14,8 +14,8 @@ def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> d
     """Replace every module in `model` whose class is a key of `replacements`; return the old ones by qualified name.
 
     A value is a module class, which is called without arguments, or a function from the old module to the new one.
-    Subclasses of a key are left alone. A module that stands in several places is replaced by one module in all of them.
-    Hooks (with their handles) and training mode go over to the new module. Warns if there is nothing to replace.
+    Subclasses of a key are not replaced. A module used in several places is replaced by one new module in all of them.
+    The new module gets the old one's hooks (with their handles) and training mode. Warns if nothing is found.
 
     >>> from isrlu.torch import ISRLU
     >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(inplace=True))
@@ -26,9 +26,9 @@ def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> d
     """
     for key in replacements:
         if not (isinstance(key, type) and issubclass(key, nn.Module)):
-            raise TypeError(f"swap replaces modules by class: {key!r} is no module class")
+            raise TypeError(f"swap replaces modules by class: {key!r} is not a module class")
     if type(model) in replacements:
-        raise ValueError(f"the model itself is the {type(model).__name__} to replace: swap works on what contains it")
+        raise ValueError(f"the model itself is a {type(model).__name__}: give swap the module that contains it")
     found = {
         name: module for name, module in model.named_modules(remove_duplicate=False) if type(module) in replacements
     }
@@ -42,14 +42,14 @@ def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> d
         owner = model.get_submodule(parent)
         setattr(owner, attribute, made[old])
         owners.add(owner)
-    _leave_fused_transformers(model, owners)
+    _disable_fused_transformers(model, owners)
     for old, new in made.items():
-        _take_over(old, new)
+        _move_hooks_and_mode(old, new)
     return found
 
 
-def _leave_fused_transformers(model: nn.Module, changed: set[nn.Module]) -> None:
-    """The fused way of nn.TransformerEncoder (and of copies of it), and its nested tensors, know only ReLU and GELU."""
+def _disable_fused_transformers(model: nn.Module, changed: set[nn.Module]) -> None:
+    """Turn off the fused path and nested tensors of nn.TransformerEncoder, which support only ReLU and GELU."""
     for layer in changed:
         if hasattr(layer, "activation_relu_or_gelu"):
             layer.activation_relu_or_gelu = 0  # type: ignore[assignment]
@@ -65,14 +65,15 @@ def _make(factory: Factory, old: nn.Module) -> nn.Module:
     return new
 
 
-def _take_over(old: nn.Module, new: nn.Module) -> None:
-    """Hooks and training mode."""
+def _move_hooks_and_mode(old: nn.Module, new: nn.Module) -> None:
     if new is not old:
         move_hooks(old, new)
         new.train(old.training)
 
 
 def _nothing_found(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> str:
-    wanted = " or ".join(key.__name__ for key in replacements) or "nothing asked for"
+    if not replacements:
+        return "nothing swapped: no replacements given"
+    wanted = " or ".join(key.__name__ for key in replacements)
     present = ", ".join(sorted({type(module).__name__ for module in model.modules()}))
-    return f"nothing swapped: no {wanted} among the modules ({present}); calls like F.relu(x) are no modules"
+    return f"nothing swapped: no {wanted} among the modules ({present}); calls like F.relu(x) are not modules"

@@ -1,11 +1,11 @@
 """The functions for torch.compile and the ONNX exporter: fewer operators than `_formula`, and the paper's derivatives.
 
-Autograd would differentiate every factor; given r^3 and -f^3 / 2, r = 1 / sqrt(1 + alpha x^2), a compiled graph has one
-root and one division in each direction, and errors like the kernels'. Function transforms and double backward
-need derivatives of every order: `_formula` is theirs.
+Autograd would differentiate every factor. Given the derivatives r^3 and -f^3 / 2, r = 1 / sqrt(1 + alpha x^2), a
+compiled graph has one root and one division in each direction, and errors like those of the kernels. Function
+transforms and double backward need derivatives of every order, so they use `_formula`.
 
-Nothing here compares x with another tensor. Inductor takes such a comparison for a reduction and keeps its truth values
-for the backward pass, and on CPU it packs and unpacks those one by one, at 20 times the price of the whole function.
+Nothing here compares x with another tensor. Inductor treats such a comparison as a reduction and keeps its truth values
+for the backward pass. On CPU it packs and unpacks them one by one, which takes 20 times as long as the whole function.
 """
 
 import math
@@ -19,7 +19,7 @@ from isrlu.torch._formula import compute
 
 
 def value(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
-    """The function of that name; alpha is a number or broadcasts against x, and isru_sigmoid takes no notice of it."""
+    """Apply the function of this name. alpha is a number or broadcasts against x; isru_sigmoid ignores it."""
     wide = compute(x)
     if name == "isru_sigmoid":
         return _sigmoid(wide).to(x.dtype)
@@ -27,7 +27,7 @@ def value(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
 
 
 def differentiable(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
-    """The same with its derivatives in x and alpha."""
+    """The same, differentiable in x and alpha."""
     wide = compute(x)
     if name == "isru_sigmoid":
         return Sigmoid.apply(wide).to(x.dtype)
@@ -35,22 +35,22 @@ def differentiable(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
 
 
 class WithAlpha(torch.autograd.Function):
-    """f(x, alpha) with df/dx = r^3 and, for a tensor, df/dalpha = -f^3 / 2. x has the dtype that is computed in."""
+    """f(x, alpha) with df/dx = r^3 and, if alpha is a tensor, df/dalpha = -f^3 / 2. x is float32 or float64."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, alpha: float | Tensor, linear: bool) -> Tensor:
         learned = isinstance(alpha, Tensor)
         ctx.save_for_backward(x, *([alpha] if learned else []))
-        ctx.how = None if learned else alpha, linear
+        ctx.constants = None if learned else alpha, linear
         return (_isrlu if linear else _isru)(x, alpha)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, *learned = ctx.saved_tensors
-        number, linear = ctx.how
+        number, linear = ctx.constants
         alpha = learned[0] if learned else number
         top = torch.finfo(x.dtype).max
-        r = inverse_root(torch, x.clamp(-top, top), alpha)  # infinity times an alpha of 0 would be NaN
+        r = inverse_root(torch, x.clamp(-top, top), alpha)  # infinity * (alpha = 0) would be NaN
         slope = torch.where(x >= 0, 1.0, r * r * r) if linear else r * r * r
         if not learned:
             return grad * slope, None, None
@@ -60,7 +60,7 @@ class WithAlpha(torch.autograd.Function):
 
 
 class Sigmoid(torch.autograd.Function):
-    """isru_sigmoid(x), with the derivative r^3 / 4, r = 1 / sqrt(1 + x^2/4)."""
+    """isru_sigmoid(x) with the derivative r^3 / 4, r = 1 / sqrt(1 + x^2/4)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -75,12 +75,12 @@ class Sigmoid(torch.autograd.Function):
 
 
 def _isrlu(x: Tensor, alpha: float | Tensor) -> Tensor:
-    """x for x >= 0, else isru(x). The larger of the two is the right one, because the root is 1 or more."""
+    """x for x >= 0, else isru(x): the larger of the two, because the root is >= 1."""
     return torch.maximum(x, _isru(x, alpha))
 
 
 def _isru(x: Tensor, alpha: float | Tensor) -> Tensor:
-    """x / sqrt(1 + alpha x^2), x held within +-far / sqrt(alpha): there f is saturated, and alpha x^2 still finite."""
+    """x / sqrt(1 + alpha x^2). x is clamped to +-far / sqrt(alpha), where f is saturated and alpha x^2 is finite."""
     if not isinstance(alpha, Tensor):
         if alpha == 0:
             return x.clone()

@@ -27,10 +27,10 @@ class Measurement:
 
     def __getattr__(self, name: str) -> Any:
         """A label or figure by name: `measurement.size`, `measurement.seconds`."""
-        for mapping in (self.__dict__.get("labels", {}), self.__dict__.get("figures", {})):
-            if name in mapping:
-                return mapping[name]
-        raise AttributeError(f"a measurement without {name!r}: it has {', '.join(self.__dict__.get('labels', {}))}")
+        known = {**self.__dict__.get("labels", {}), **self.__dict__.get("figures", {})}
+        if name not in known:
+            raise AttributeError(f"a measurement without {name!r}: it has {', '.join(known)}")
+        return known[name]
 
     def to_dict(self) -> dict[str, Any]:
         """Labels, then figures, as one flat mapping: a row of the JSON output."""

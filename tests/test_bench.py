@@ -10,7 +10,7 @@ import isrlu
 from isrlu.testing import bounds, reference, ulp_error
 from isrlu_lab import _measure
 from isrlu_lab.cli import app, main
-from isrlu_lab.measure import exhaustive_accuracy, kernel_bench, numpy_bench, timer
+from isrlu_lab.measure import cycle_timer, exhaustive_accuracy, kernel_bench, numpy_bench, timer
 
 command = CliRunner()
 
@@ -39,15 +39,13 @@ def test_a_wrong_result_is_not_timed():
 
 def test_bench_kernels_as_json(monkeypatch):
     """With a timer that says 64 ns for one contender, 128 ns for the next and so on, at a clock of 2 GHz."""
-    seconds = {}
 
     def measured(jobs, rounds):
-        jobs["clock"](1)
-        seconds.update({name: (n + 1) * 64e-9 for n, name in enumerate(jobs)})
+        seconds = {name: n * 64e-9 for n, name in enumerate(jobs)} | {"clock": jobs["clock"](1)}
         return {name: timer.Sample((seconds[name],) * rounds) for name in jobs}
 
-    monkeypatch.setattr(kernel_bench, "measure_loops", measured)
-    monkeypatch.setattr(kernel_bench, "_clock", lambda clocks, loops: clocks.append(2e9) or 1.0)
+    monkeypatch.setattr(cycle_timer, "measure_loops", measured)
+    monkeypatch.setattr(cycle_timer._measure, "clock", lambda: 2e9)
     done = command.invoke(app, ["bench", "kernels", "--simd", "scalar", "--size", "64", "--rounds", "2", "--json", "-"])
     assert done.exit_code == 0, done.output
     figures = json.loads(done.stdout)
@@ -57,8 +55,15 @@ def test_bench_kernels_as_json(monkeypatch):
     }
     assert figures["environment"]["cpu"]
     backward = [row for row in figures["rows"] if row["direction"] == "backward"]
-    for n, row in enumerate(backward):  # after the clock, which is the first
-        assert (row["ns"], row["cycles"]) == (pytest.approx(n + 2), pytest.approx(2 * (n + 2)))
+    for n, row in enumerate(backward, start=1):  # ReLU is the first
+        assert (row["ns"], row["cycles"], row["of_relu"]) == (pytest.approx(n), pytest.approx(2 * n), pytest.approx(n))
+
+
+def test_cycles_are_0_where_the_clock_is_not_known(monkeypatch):
+    monkeypatch.setattr(cycle_timer._measure, "clock", lambda: 0.0)
+    samples = cycle_timer.measure({"work": lambda loops: 1e-3 * loops}, rounds=2)
+    assert set(samples) == {"work"}
+    assert cycle_timer.cycles(samples, "work", 1) == cycle_timer.clock_ghz(samples) == 0
 
 
 def test_bench_numpy():

@@ -1,6 +1,7 @@
 """The benchmark's parts: contenders are checked before they are timed; peak memory is a property of the code."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -42,6 +43,14 @@ def test_in_place_needs_the_memory_of_relu(architecture: int) -> None:
     assert peaks["isrlu", True] == peaks["relu", True]
     if architecture == 2:  # architecture 1's peak is within Adam, which outweighs its activations
         assert peaks["isrlu", False] > peaks["isrlu", True]
+
+
+def test_the_profiler_writes_nothing_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    x = torch.randn(1000)
+    assert training_step_bench.peak_memory(lambda: torch.relu(x)) >= x.nbytes
+    assert capfd.readouterr().err == ""
+    os.write(2, b"open again")
+    assert capfd.readouterr().err == "open again"
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ remembered, and training runs go through the same grid and store as those of the
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import isrlu
@@ -16,6 +16,7 @@ from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Column, Figure, Result, Table, claim
 from isrlu_lab.experiments.study import Row, Study
 from isrlu_lab.measure import recurrent_bench as bench
+from isrlu_lab.measure.measurement import Measurement
 from isrlu_lab.training.recurrent.recurrent_spec import GATES, LAYERS, TASKS, RnnSpec
 
 SEEDS = {True: 5, False: 1}
@@ -32,9 +33,9 @@ def run(context: Context) -> Result:
     say = context.progress
     sizes: dict[str, Any] = {} if context.full else {"batches": (1,), "hidden": (64,)}
     simds = "-".join(isrlu.simd_available())
-    gates = context.remember(f"gates-{simds}", lambda: [asdict(r) for r in _gates(rounds, say)])
+    gates = context.remember(f"gates-{simds}", lambda: [r.to_dict() for r in _gates(rounds, say)])
     layers = context.remember(
-        "layers", lambda: [asdict(r) for r in bench.run_layers(**sizes, rounds=rounds, progress=say)]
+        "layers", lambda: [r.to_dict() for r in bench.run_layers(**sizes, rounds=rounds, progress=say)]
     )
     found = study.carry_out(context, rows(context.full), seeds=SEEDS[context.full])
     return Result(
@@ -56,7 +57,7 @@ def is_current(environment: Mapping[str, Any], context: Context) -> bool:
     return study.is_current(environment, context, rows(context.full), seeds=SEEDS[context.full])
 
 
-def _gates(rounds: int, say: Any) -> list[bench.GatesRow]:
+def _gates(rounds: int, say: Any) -> list[Measurement]:
     return bench.run_gates(isrlu.simd_available(), rounds=rounds, progress=say)
 
 

@@ -30,7 +30,7 @@ def run(context: Context) -> Result:
     if torch:
         for name in paper:
             runs[f"{name} torch"], runs[f"{name} channels"] = _torch(name, 1), _torch(name, CHANNELS)
-    samples = cycle_timer.measure(runs, full=context.full)
+    samples = cycle_timer.measure(runs, rounds=cycle_timer.ROUNDS[context.full])
 
     def cpe(name: str, what: str, share: int = 1) -> float:
         return cycle_timer.cycles(samples, f"{name} {what}", outputs[name] * share)

@@ -36,7 +36,7 @@ def run(context: Context) -> Result:
         for name in ROWS:
             runs[f"{name} mkl"], errors[name] = _mkl(name)
     context.progress(f"{len(runs)} contenders")
-    samples = cycle_timer.measure(runs, full=context.full)
+    samples = cycle_timer.measure(runs, rounds=cycle_timer.ROUNDS[context.full])
 
     table = _table(samples, simds, best, mkl=bool(errors))
     return Result(

@@ -47,7 +47,8 @@ def run(context: Context) -> Result:
 def _measure(simd: str, size: int, full: bool) -> dict[str, tuple[float, ...]]:
     """Seconds of each round, by contender."""
     runs = {name: job(simd, contender, size) for name, contender in {**ROWS, "exp": Contender("exp")}.items()}
-    return {name: sample.seconds for name, sample in cycle_timer.measure(runs, full=full).items()}
+    samples = cycle_timer.measure(runs, rounds=cycle_timer.ROUNDS[full])
+    return {name: sample.seconds for name, sample in samples.items()}
 
 
 def _table(samples: dict[str, Sample], simd: str, place: str, size: int) -> Table:

@@ -1,33 +1,139 @@
-"""The commands that measure: `isrlu accuracy` and `isrlu bench`."""
+"""The commands that measure: `isrlu accuracy` and `isrlu bench`.
 
+A new bench is one file with a function `bench(**options, progress) -> Tables`, and one entry in `BENCHES`. The file
+is imported when the bench runs, so that no other command needs its framework.
+"""
+
+import importlib
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import rich
 import typer
 
+import isrlu
 from isrlu_lab.atomic_files import try_to_write
-from isrlu_lab.errors import print_error
-
-bench = typer.Typer(no_args_is_help=True, help="Benchmarks: contenders interleaved, checked against the oracle first.")
+from isrlu_lab.errors import UserError
 
 MOST_THREADS = 1024  # with many more, PyTorch ends in a segmentation fault
+KERAS_BACKENDS = ("tensorflow", "jax", "torch")
 
 
-def _tried(option: typer.CallbackParam, path: Path | None) -> Path | None:
+@dataclass(frozen=True)
+class Bench:
+    """One `isrlu bench NAME`."""
+
+    name: str
+    module: str  # in isrlu_lab.measure
+    options: str  # names in OPTIONS; --markdown and --json come with every bench
+    help: str
+
+
+BENCHES = (
+    Bench(
+        "kernels", "kernel_bench", "simd size rounds",
+        "ns and cycles per element of the kernels, and of ReLU, ELU, tanh and sigmoid.",
+    ),
+    Bench("numpy", "numpy_bench", "size rounds", "isrlu.numpy against np.maximum and NumPy expressions."),
+    Bench(
+        "torch", "torch_bench", "size threads rounds functions steps",
+        "Time of a call beside PyTorch's own activations; of a training step, with its peak memory.",
+    ),
+    Bench(
+        "rnn", "recurrent_bench", "batch hidden layer_threads simd rounds",
+        "LSTM and GRU beside torch.nn's; their gates with ISRU beside sigmoid and tanh.",
+    ),
+    Bench(
+        "jax", "jax_bench", "size rounds",
+        "isrlu and isru against relu, elu, silu, gelu and tanh of jax.nn under jit, forward and gradient.",
+    ),
+    Bench(
+        "keras", "keras_bench", "backend size rounds",
+        "isrlu and isru against Keras' activations, forward and gradient, and in the train step of a small CNN.",
+    ),
+    Bench(
+        "onnx", "onnx_bench", "size rounds",
+        "The ONNX functions against Relu, Elu and Tanh of onnxruntime, alone and in a small perceptron.",
+    ),
+    Bench(
+        "mnist", "grid_bench", "architecture training_steps training_rounds data",
+        "Images per second: the grid of ISRLU runs against a plain PyTorch loop with F.elu.",
+    ),
+)  # fmt: skip
+
+
+def _check_writable(option: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Fail before the measurement, not after it."""
     if path:
         try_to_write(path, option.opts[0])
     return path
 
 
-Json = Annotated[
-    Path | None, typer.Option("--json", callback=_tried, help="File for the figures; - for standard output.")
+def _instruction_sets(names: list[str] | None) -> list[str]:
+    """The named instruction sets, or all that this CPU has."""
+    available = isrlu.simd_available()
+    if unknown := [name for name in names or [] if name not in available]:
+        raise UserError(f"instruction set {unknown[0]!r} is not available here: this CPU has {', '.join(available)}")
+    return names or list(available)
+
+
+def _choose_keras_backend(name: str) -> str:
+    """Set the backend before Keras is imported, and silence TensorFlow's log."""
+    if name not in KERAS_BACKENDS:
+        raise UserError(f"unknown Keras backend {name!r}: known are {', '.join(KERAS_BACKENDS)}")
+    os.environ["KERAS_BACKEND"] = name
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return name
+
+
+Simd = Annotated[
+    list[str] | None, typer.Option(callback=_instruction_sets, help="Instruction sets (all that this CPU has).")
 ]
 Markdown = Annotated[
-    Path | None, typer.Option(callback=_tried, help="File for the table in Markdown; - for standard output.")
+    Path | None, typer.Option(callback=_check_writable, help="File for the tables in Markdown; - for standard output.")
 ]
-Simd = Annotated[list[str] | None, typer.Option(help="Instruction sets (all that this CPU has).")]
-Rounds = Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")]
+Json = Annotated[
+    Path | None, typer.Option("--json", callback=_check_writable, help="File for the figures; - for standard output.")
+]
+Sizes = Annotated[list[int] | None, typer.Option(min=1, help="Elements; repeatable (several, up to 16 million).")]
+Threads = Annotated[list[int] | None, typer.Option(min=1, max=MOST_THREADS, help="Threads; repeatable (1 and all).")]
+Functions = Annotated[bool, typer.Option(help="Time the functions.")]
+Steps = Annotated[bool, typer.Option(help="Time the paper's networks and a compiled block.")]
+Backend = Annotated[
+    str, typer.Option(callback=_choose_keras_backend, help="What Keras runs on: tensorflow, jax or torch.")
+]
+TrainingSteps = Annotated[
+    int, typer.Option("--steps", min=10, help="Steps of 100 images that each contender takes in a round.")
+]
+
+# Parameter name -> (type and help, default). A bench gets its options under these names.
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    "simd": (Simd, None),
+    "size": (Sizes, None),
+    "rounds": (Annotated[int, typer.Option(min=2, help="Times that each contender is timed.")], 25),
+    "threads": (Threads, None),
+    "functions": (Functions, True),
+    "steps": (Steps, True),
+    "batch": (Annotated[list[int] | None, typer.Option(min=1, help="Sequences; repeatable (1 and 32).")], None),
+    "hidden": (Annotated[list[int] | None, typer.Option(min=1, help="Hidden units; repeatable (64 to 512).")], None),
+    "layer_threads": (
+        Annotated[int, typer.Option("--threads", min=1, max=MOST_THREADS, help="Threads of the layers.")],
+        2,
+    ),
+    "backend": (Backend, "tensorflow"),
+    "architecture": (Annotated[int, typer.Option(min=1, max=2, help="The paper's network.")], 1),
+    "training_steps": (TrainingSteps, 200),
+    "training_rounds": (
+        Annotated[int, typer.Option("--rounds", min=1, help="Times that each contender is timed.")],
+        3,
+    ),
+    "data": (Annotated[str | None, typer.Option(help="Folder of MNIST's IDX files.")], None),
+    "markdown": (Markdown, None),
+    "json": (Json, None),
+}
 
 
 def accuracy(
@@ -37,166 +143,35 @@ def accuracy(
     json: Json = None,
 ) -> None:
     """Compare ISRLU, in every method and instruction set, with a reference of higher precision."""
-    from isrlu_lab.measure import bench_output, exhaustive_accuracy
+    from isrlu_lab.measure import exhaustive_accuracy, printer, progress
 
-    with bench_output.progress("every float32" if not quick else "a sample of float32") as advance:
-        found = exhaustive_accuracy.run(bench_output.instruction_sets(simd), quick=quick, progress=advance)
-    if markdown:
-        bench_output.write(markdown, exhaustive_accuracy.markdown(found) + "\n")
-    if json:
-        bench_output.write_json(json, found)
-    if not (markdown or json):
-        bench_output.accuracy(found)
+    with progress.bar("every float32" if not quick else "a sample of float32") as advance:
+        found = exhaustive_accuracy.run(simd or [], quick=quick, progress=advance)
+    printer.show([(exhaustive_accuracy.LAYOUT, found)], markdown=markdown, json=json)
 
 
-@bench.command("mnist")
-def bench_mnist(
-    architecture: Annotated[int, typer.Option(min=1, max=2, help="The paper's network.")] = 1,
-    steps: Annotated[int, typer.Option(min=10, help="Steps of 100 images that each contender takes in a round.")] = 200,
-    rounds: Annotated[int, typer.Option(min=1, help="Times that each contender is timed.")] = 3,
-    folder: Annotated[str | None, typer.Option("--data", help="Folder of MNIST's IDX files.")] = None,
-) -> None:
-    """Images per second: the grid of ISRLU runs against a plain PyTorch loop with F.elu."""
-    from isrlu_lab.measure import bench_output, grid_bench
+def _command(bench: Bench) -> Callable[..., None]:
+    """The function that Typer turns into `isrlu bench NAME`; its signature is made from OPTIONS."""
 
-    with bench_output.status() as say:
-        found = grid_bench.run(folder, architecture, steps=steps, rounds=rounds, say=say, warn=print_error)
-    for name, rates in found.items():
-        rich.print(f"{name:7} {', '.join(f'{rate:,.0f}' for rate in rates)} images/s")
-    plain, one = grid_bench.ratio(found), grid_bench.ratio(found, "one run")
-    rich.print(f"the grid has {plain:.2f} times the throughput of the plain loop (median of {rounds} rounds),")
-    rich.print(f"and {one:.2f} times that of one run on all threads")
+    def command(*, markdown: Path | None, json: Path | None, **options: Any) -> None:
+        from isrlu_lab.measure import printer, progress
 
+        module = importlib.import_module(f"isrlu_lab.measure.{bench.module}")
+        with progress.status() as say:
+            tables = module.bench(**options, progress=say)
+        printer.show(tables, markdown=markdown, json=json)
 
-@bench.command("kernels")
-def bench_kernels(
-    simd: Simd = None,
-    size: Annotated[list[int] | None, typer.Option(min=1, help="Elements (from first-level cache to memory).")] = None,
-    rounds: Rounds = 25,
-    markdown: Markdown = None,
-    json: Json = None,
-) -> None:
-    """ns and cycles per element of the kernels, and of ReLU, ELU, tanh and sigmoid."""
-    from isrlu_lab.measure import bench_output, kernel_bench
-
-    with bench_output.status() as say:
-        rows = kernel_bench.run(
-            bench_output.instruction_sets(simd), size or kernel_bench.SIZES, rounds=rounds, progress=say
-        )
-    if markdown:
-        bench_output.write(markdown, kernel_bench.markdown(rows) + "\n")
-    if json:
-        bench_output.write_json(json, rows)
-    if not (markdown or json):
-        bench_output.kernels(rows)
+    chosen = {name: OPTIONS[name] for name in (*bench.options.split(), "markdown", "json")}
+    command.__annotations__ = {name: kind for name, (kind, _) in chosen.items()}
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in chosen.items()
+        ]
+    )
+    return command
 
 
-@bench.command("numpy")
-def bench_numpy(
-    size: Annotated[list[int] | None, typer.Option(min=1, help="Elements (from 16 to 16M).")] = None,
-    rounds: Rounds = 25,
-    json: Json = None,
-) -> None:
-    """isrlu.numpy against np.maximum and NumPy expressions."""
-    from isrlu_lab.measure import bench_output, numpy_bench
-
-    with bench_output.status() as say:
-        rows = numpy_bench.run(size or numpy_bench.SIZES, rounds=rounds, progress=say)
-    if json:
-        bench_output.write_json(json, rows)
-    else:
-        bench_output.numpy(rows)
-
-
-@bench.command("rnn")
-def bench_rnn(
-    batch: Annotated[list[int] | None, typer.Option(min=1, help="Sequences (1 and 32).")] = None,
-    hidden: Annotated[list[int] | None, typer.Option(min=1, help="Hidden units (64 to 512).")] = None,
-    threads: Annotated[int, typer.Option(min=1, max=MOST_THREADS, help="Threads of the layers.")] = 2,
-    simd: Annotated[
-        list[str] | None, typer.Option(help="Instruction sets of the gates (all that this CPU has).")
-    ] = None,
-    rounds: Rounds = 25,
-    json: Json = None,
-) -> None:
-    """LSTM and GRU beside torch.nn's; their gates with ISRU beside sigmoid and tanh."""
-    from dataclasses import asdict
-
-    from isrlu_lab.measure import bench_output, recurrent_bench
-
-    with bench_output.status() as say:
-        gates = recurrent_bench.run_gates(bench_output.instruction_sets(simd), rounds=rounds, progress=say)
-        sizes = {"batches": batch or recurrent_bench.BATCHES, "hidden": hidden or recurrent_bench.HIDDEN}
-        layers = recurrent_bench.run_layers(**sizes, threads=threads, rounds=rounds, progress=say)
-    if json:
-        bench_output.write_json(json, [*map(asdict, gates), *map(asdict, layers)])
-    else:
-        bench_output.recurrent(gates, layers)
-
-
-@bench.command("torch")
-def bench_torch(
-    size: Annotated[list[int] | None, typer.Option(min=1, help="Elements (from 16 to 16M).")] = None,
-    threads: Annotated[list[int] | None, typer.Option(min=1, max=MOST_THREADS, help="Threads (1 and all).")] = None,
-    rounds: Rounds = 25,
-    functions: Annotated[bool, typer.Option(help="Time the functions.")] = True,
-    steps: Annotated[bool, typer.Option(help="Time the paper's networks and a compiled block.")] = True,
-    json: Json = None,
-) -> None:
-    """Time of a call beside PyTorch's own activations; of a training step, with its peak memory."""
-    from dataclasses import asdict
-
-    from isrlu_lab.measure import bench_output, torch_bench, training_step_bench
-
-    with bench_output.status() as say:
-        rows = torch_bench.run(size or torch_bench.SIZES, threads, rounds=rounds, progress=say) if functions else []
-        found = training_step_bench.run(rounds=rounds, progress=say) if steps else []
-    if json:
-        bench_output.write_json(json, [*map(asdict, rows), *map(asdict, found)])
-    else:
-        bench_output.torch(rows)
-        if found:
-            bench_output.steps(found)
-
-
-Sizes = Annotated[list[int] | None, typer.Option("--size", min=1, help="Elements (1,000 to 16 million).")]
-
-
-@bench.command("jax")
-def bench_jax(size: Sizes = None, rounds: Rounds = 25, json: Json = None) -> None:
-    """isrlu and isru against relu, elu, silu, gelu and tanh of jax.nn under jit, forward and gradient."""
-    from isrlu_lab.measure import bench_output, framework_bench
-    from isrlu_lab.measure.jax_bench import Jax
-
-    with bench_output.status() as say:
-        rows = framework_bench.run(Jax(), size or framework_bench.SIZES, rounds=rounds, progress=say)
-    bench_output.arrays(rows, json)
-
-
-@bench.command("keras")
-def bench_keras(
-    backend: Annotated[str, typer.Option(help="What Keras runs on: tensorflow, jax or torch.")] = "tensorflow",
-    size: Sizes = None,
-    rounds: Rounds = 25,
-    json: Json = None,
-) -> None:
-    """isrlu and isru against Keras' activations, forward and gradient, and in the train step of a small CNN."""
-    from isrlu_lab.measure import bench_output, framework_bench
-
-    bench_output.choose_keras_backend(backend)
-    from isrlu_lab.measure import keras_bench  # after the choice
-
-    with bench_output.status() as say:
-        rows = framework_bench.run(keras_bench.Keras(), size or framework_bench.SIZES, rounds=rounds, progress=say)
-        rows += keras_bench.train_step(rounds=rounds)
-    bench_output.arrays(rows, json)
-
-
-@bench.command("onnx")
-def bench_onnx(size: Sizes = None, rounds: Rounds = 25, json: Json = None) -> None:
-    """The ONNX functions against Relu, Elu and Tanh of onnxruntime, alone and in a small perceptron."""
-    from isrlu_lab.measure import bench_output, framework_bench, onnx_bench
-
-    with bench_output.status() as say:
-        rows = onnx_bench.run(size or framework_bench.SIZES, rounds=rounds, progress=say)
-    bench_output.arrays(rows, json)
+bench = typer.Typer(no_args_is_help=True, help="Benchmarks: contenders interleaved, checked against the oracle first.")
+for each in BENCHES:
+    bench.command(each.name, help=each.help)(_command(each))

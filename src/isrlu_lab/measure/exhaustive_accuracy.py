@@ -1,9 +1,8 @@
-"""How accurate every kernel is: all 2^32 float32 inputs, all float16 and bfloat16 inputs, a search in float64."""
+"""The error of every kernel: over all float32, float16 and bfloat16 inputs, and over random float64 inputs."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -14,29 +13,56 @@ import isrlu_lab._measure as _measure
 from isrlu._checks import METHODS
 from isrlu.testing import derivative, reference, ulp_error
 from isrlu_lab.environment import threads
+from isrlu_lab.measure.measurement import Measurement
+from isrlu_lab.measure.printer import Column, Layout
 
 ALPHAS = (1.0, 3.0, 0.1)
 INFINITY_BITS = 0x7F80_0000
-PIECE = 1 << 20  # bit patterns that one task sweeps
-Progress = Callable[[float], None]  # told the finished share of all work, from 0 to 1
+PIECE = 1 << 20  # bit patterns in one task
+Progress = Callable[[float], None]  # takes the finished share of all work, from 0 to 1
+
+ERRORS = (
+    Column("max ulp", lambda m: f"{m.max_ulps:.4g}"),
+    Column("at x =", lambda m: f"{m.worst_input:.7g}"),
+    Column("correctly rounded", lambda m: f"{m.correct:.1%}"),
+)
+LAYOUT = Layout(
+    title=lambda m: f"{m.dtype}, alpha {m.alpha:g}",
+    labels=[Column("", lambda m: m.simd), Column("", lambda m: m.method), Column("", lambda m: m.quantity)],
+    figures=[*ERRORS, Column("inputs", lambda m: f"{m.inputs:,}")],
+    markdown=Layout(  # the table of docs/accuracy.md
+        title=lambda m: "",
+        labels=[
+            Column("dtype", lambda m: m.dtype),
+            Column("instruction set", lambda m: m.simd),
+            Column("method", lambda m: m.method),
+            Column("alpha", lambda m: f"{m.alpha:g}"),
+        ],
+        figures=[Column("{}, max ulp", ERRORS[0].text), *ERRORS[1:]],
+        across=lambda m: m.quantity,
+    ),
+)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One row of the accuracy table."""
+def _measurement(
+    dtype: str,
+    simd: str,
+    method: str,
+    quantity: str,
+    alpha: float,
+    ulps: float,
+    worst: float,
+    correct: float,
+    inputs: int,
+) -> Measurement:
+    """quantity: "f" or "f'"; ulps: the largest error, at input `worst`; correct: share of correctly rounded results."""
+    return Measurement(
+        {"dtype": dtype, "simd": simd, "method": method, "quantity": quantity, "alpha": alpha},
+        {"max_ulps": ulps, "worst_input": worst, "correct": correct, "inputs": inputs},
+    )
 
-    dtype: str
-    simd: str
-    method: str
-    quantity: str  # "f" or "f'"
-    alpha: float
-    max_ulps: float
-    worst_input: float
-    correct: float  # share that is correctly rounded
-    inputs: int  # how many were tried
 
-
-def run(simds: Iterable[str], *, quick: bool = False, progress: Progress = lambda _: None) -> list[Finding]:
+def run(simds: Iterable[str], *, quick: bool = False, progress: Progress = lambda _: None) -> list[Measurement]:
     """The whole table for ISRLU. `quick` tests one float32 in 256 and fewer float64."""
     simds = list(simds)
     found = float32(simds, quick=quick, progress=progress)
@@ -51,7 +77,7 @@ def float32(
     *,
     quick: bool = False,
     progress: Progress = lambda _: None,
-) -> list[Finding]:
+) -> list[Measurement]:
     """Every float32 but NaN and +infinity; the reference is float64."""
     candidates = [(simd, method) for simd in simds for method in methods]
     sweeps = [(quantity, alpha) for alpha in ALPHAS for quantity in ("f", "f'")]
@@ -60,16 +86,19 @@ def float32(
     found = []
     with ThreadPoolExecutor(threads()) as pool:
         for quantity, alpha in sweeps:
-            rows = [Finding("float32", *c, quantity, alpha, 0.0, math.nan, 0.0, 0) for c in candidates]
+            totals = [(0.0, math.nan, 0)] * len(candidates)  # largest error in ulps, its input, correctly rounded
+            inputs = 0
 
             def measure_piece(piece: tuple[int, int], quantity: str = quantity, alpha: float = alpha) -> Any:
                 return piece[1], _measure.exhaustive_error(candidates, "isrlu", quantity == "f'", alpha, *piece)
 
             for count, results in pool.map(measure_piece, pieces):
-                rows = [_merge(row, count, *result) for row, result in zip(rows, results, strict=True)]
-                done += count
+                totals = [_merge(*pair) for pair in zip(totals, results, strict=True)]
+                inputs, done = inputs + count, done + count
                 progress(done / total)
-            found += [replace(row, correct=row.correct / row.inputs) for row in rows]
+            for candidate, (ulps, worst, correct) in zip(candidates, totals, strict=True):
+                share = correct / inputs
+                found.append(_measurement("float32", *candidate, quantity, alpha, ulps, worst, share, inputs))
     return found
 
 
@@ -81,30 +110,30 @@ def _pieces(quick: bool) -> Iterator[tuple[int, int]]:
             yield sign + first, math.ceil(count / 256) if quick else count
 
 
-def _merge(row: Finding, count: int, max_ulps: float, worst_input: float, correct: int) -> Finding:
-    if max_ulps > row.max_ulps:
-        row = replace(row, max_ulps=max_ulps, worst_input=worst_input)
-    return replace(row, correct=row.correct + correct, inputs=row.inputs + count)
+def _merge(total: tuple[float, float, int], piece: tuple[float, float, int]) -> tuple[float, float, int]:
+    """The larger error with its input, and the sum of correctly rounded results."""
+    ulps, worst = piece[:2] if piece[0] > total[0] else total[:2]
+    return ulps, worst, total[2] + piece[2]
 
 
-def small(simd: str, dtype: str) -> list[Finding]:
+def small(simd: str, dtype: str) -> list[Measurement]:
     """Every number of a 16-bit type, method full."""
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
     x = np.arange(2**16, dtype=np.uint16).view(kind)
-    with np.errstate(invalid="ignore"):  # ml_dtypes asks its NaN whether they are
+    with np.errstate(invalid="ignore"):  # ml_dtypes warns of the NaN that isnan is given
         x = x[~np.isnan(x)]
     return [_compare(simd, "full", dtype, quantity, alpha, x) for alpha in ALPHAS for quantity in ("f", "f'")]
 
 
-def float64(simd: str, samples: int) -> list[Finding]:
-    """Random float64 of all sizes and around 1: the largest error found, a lower bound of the true one."""
+def float64(simd: str, samples: int) -> list[Measurement]:
+    """Random negative float64, near 1 and of all magnitudes: the largest error found, a lower bound of the true one."""
     random = np.random.default_rng(0)
     near, far = random.standard_normal(samples) * 2, 10 ** random.uniform(-18, 18, samples)
     x = -np.abs(np.concatenate([near, far]))
     return [_compare(simd, "full", "float64", quantity, alpha, x) for alpha in ALPHAS for quantity in ("f", "f'")]
 
 
-def _compare(simd: str, method: str, dtype: str, quantity: str, alpha: float, x: NDArray[Any]) -> Finding:
+def _compare(simd: str, method: str, dtype: str, quantity: str, alpha: float, x: NDArray[Any]) -> Measurement:
     alpha = alpha if dtype == "float64" else float(np.float32(alpha))
     y, ones = np.empty_like(x), np.ones_like(x)
     job = _measure.TimedKernel(simd, "isrlu", method, dtype, quantity == "f'")
@@ -114,20 +143,5 @@ def _compare(simd: str, method: str, dtype: str, quantity: str, alpha: float, x:
     with np.errstate(invalid="ignore", over="ignore"):
         correct = float(np.mean(exact.astype(np.float64).astype(y.dtype) == y))
     worst = int(np.argmax(errors))
-    inputs = x.size
-    return Finding(dtype, simd, method, quantity, alpha, float(errors[worst]), float(x[worst]), correct, inputs)
-
-
-def markdown(findings: list[Finding]) -> str:
-    """The table of docs/accuracy.md."""
-    columns = ["dtype", "instruction set", "method", "alpha"]
-    columns += [title for q in ("f", "f'") for title in (f"{q}, max ulp", "at x =", "correctly rounded")]
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    slopes = {(f.dtype, f.simd, f.method, f.alpha): f for f in findings if f.quantity == "f'"}
-    for f in findings:
-        if f.quantity == "f":
-            cells = [f.dtype, f.simd, f.method, f"{f.alpha:g}"]
-            for one in (f, slopes[f.dtype, f.simd, f.method, f.alpha]):
-                cells += [f"{one.max_ulps:.4g}", f"{one.worst_input:.7g}", f"{one.correct:.1%}"]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    largest, at = float(errors[worst]), float(x[worst])
+    return _measurement(dtype, simd, method, quantity, alpha, largest, at, correct, x.size)

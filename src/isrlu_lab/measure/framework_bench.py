@@ -1,7 +1,6 @@
-"""Activations of an array framework against each other, forward and gradient: what `isrlu bench jax|keras` share."""
+"""Activations of one framework against each other, forward and gradient: shared by `isrlu bench jax|keras|onnx`."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -9,38 +8,42 @@ from numpy.typing import NDArray
 
 from isrlu import testing
 from isrlu_lab.measure.kernel_bench import ends
-from isrlu_lab.measure.timer import measure, ratio
+from isrlu_lab.measure.measurement import Measurement, seconds_figures
+from isrlu_lab.measure.printer import Column, Layout
+from isrlu_lab.measure.timer import measure
 
 SIZES = (1_000, 16_000, 256_000, 4_000_000, 16_000_000)
 
 
 class Framework(Protocol):
-    """What the benchmark needs to know of a framework: its activations, and how to call them on given arrays."""
+    """A framework: its activations, and how to call them on given arrays."""
 
     name: str
     activations: ClassVar[Mapping[str, Callable[..., Any]]]
 
     def forward(self, function: Callable[..., Any], x: NDArray[np.float32]) -> Callable[[], Any]:
-        """A call that computes the function compiled, to the end, and returns the result."""
+        """A call that runs the compiled function, waits for the result and returns it."""
 
     def gradient(
         self, function: Callable[..., Any], x: NDArray[np.float32], upstream: NDArray[np.float32]
     ) -> Callable[[], Any]:
-        """A call that computes the gradient for x, given the one for the function's result."""
+        """A call that computes the gradient with respect to x from the upstream gradient."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One contender at one size: seconds per call, their spread, and quotients over the same rounds."""
+def _size(m: Measurement) -> str:
+    return f"{m.size:,} elements" if m.direction in ("forward", "gradient") else f"batch of {m.size}"
 
-    framework: str
-    direction: str
-    size: int
-    contender: str
-    seconds: float
-    spread: float
-    of_relu: float
-    of_elu: float
+
+LAYOUT = Layout(
+    title=lambda m: f"{m.framework}, {_size(m)}, {m.direction}",
+    labels=[Column("", lambda m: m.contender)],
+    figures=[
+        Column("us", lambda m: f"{m.seconds * 1e6:,.1f}"),
+        Column("of ReLU", lambda m: f"{m.of_relu:.2f}x"),
+        Column("of ELU", lambda m: f"{m.of_elu:.2f}x"),
+        Column("spread", lambda m: f"{m.spread:.1%}"),
+    ],
+)
 
 
 def run(
@@ -49,9 +52,9 @@ def run(
     *,
     rounds: int = 25,
     progress: Callable[[str], object] = lambda _: None,
-) -> list[Row]:
-    """Measure all activations, interleaved; ours are compared with float64 first."""
-    rows: list[Row] = []
+) -> list[Measurement]:
+    """Measure all activations, interleaved; isrlu and isru are checked first."""
+    found: list[Measurement] = []
     for size in sizes:
         x, upstream = np.random.default_rng(0).standard_normal((2, size)).astype(np.float32)
         for direction in ("forward", "gradient"):
@@ -59,27 +62,20 @@ def run(
             given = (x,) if direction == "forward" else (x, upstream)
             calls = {name: getattr(framework, direction)(f, *given) for name, f in framework.activations.items()}
             check(calls, direction, x, upstream)
-            rows += compare(framework.name, direction, size, calls, rounds=rounds)
-    return rows
+            found += compare(framework.name, direction, size, calls, rounds=rounds)
+    return found
 
 
 def compare(
     framework: str, direction: str, size: int, calls: Mapping[str, Callable[[], object]], *, rounds: int
-) -> list[Row]:
-    """Rows of contenders that are measured together."""
+) -> list[Measurement]:
+    """Time contenders in the same rounds."""
     samples = measure(calls, rounds=rounds, slice_seconds=4e-3)
+    labels = {"framework": framework, "direction": direction, "size": size}
+    rivals = {"of_relu": "relu", "of_elu": "elu"}
     return [
-        Row(
-            framework,
-            direction,
-            size,
-            name,
-            sample.median,
-            sample.spread,
-            of_relu=ratio(samples, name, "relu"),
-            of_elu=ratio(samples, name, "elu"),
-        )
-        for name, sample in samples.items()
+        Measurement({**labels, "contender": name}, seconds_figures(samples, name, relative_to=rivals))
+        for name in samples
     ]
 
 

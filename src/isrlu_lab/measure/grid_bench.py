@@ -1,8 +1,8 @@
 """Images per second of the MNIST grid (ISRLU, all workers) and of a plain PyTorch loop (F.elu, all threads).
 
-They take turns; the grid is the local engine as `isrlu reproduce` runs it, each worker of one thread at a run of its
-own, and beside it the same engine with one worker of all threads. Loading data, starting workers and
-evaluation on the test set are left out of all.
+The contenders are interleaved. "grid" is the local engine as `isrlu reproduce` runs it: one run per worker, one thread
+per worker. "one run" is the same engine with one worker on all threads. No contender's time includes loading the
+data, starting workers or evaluating on the test set.
 """
 
 import statistics
@@ -17,15 +17,46 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isrlu_lab import data, environment
+from isrlu_lab.errors import print_error
+from isrlu_lab.measure.measurement import Measurement
+from isrlu_lab.measure.printer import Column, Layout, Tables
 from isrlu_lab.training.image_tensors import Arrays
 from isrlu_lab.training.local_engine import LocalEngine
 from isrlu_lab.training.mnist import networks
 from isrlu_lab.training.mnist.mnist_spec import Spec
 from isrlu_lab.training.mnist.train_mnist import learning_rate
 
+LAYOUT = Layout(
+    title=lambda m: f"images per second, architecture {m.architecture}",
+    labels=[Column("", lambda m: m.contender)],
+    figures=[
+        Column("images/s in each round", lambda m: ", ".join(f"{rate:,.0f}" for rate in m.rates)),
+        Column("median", lambda m: f"{m.images_per_second:,.0f}"),
+        Column("grid's throughput", lambda m: f"{m.grid_speedup:.2f}x"),
+    ],
+)
+
+
+def bench(
+    *,
+    architecture: int,
+    training_steps: int,
+    training_rounds: int,
+    data: str | None,
+    progress: Callable[[str], None],
+) -> Tables:
+    """`isrlu bench mnist`."""
+    options = {"steps": training_steps, "rounds": training_rounds}
+    rates = run(data, architecture, **options, say=progress, warn=print_error)
+    found = []
+    for name, each in rates.items():
+        figures = {"images_per_second": statistics.median(each), "grid_speedup": ratio(rates, name), "rates": each}
+        found.append(Measurement({"architecture": architecture, "contender": name}, figures))
+    return [(LAYOUT, found)]
+
 
 class _Elu(nn.Module):
-    """F.elu, as a plain loop would have it."""
+    """F.elu, as in a plain loop."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.elu(x)
@@ -60,7 +91,7 @@ def ratio(found: dict[str, list[float]], other: str = "plain") -> float:
 
 
 def _plain(arrays: Arrays, architecture: int, steps: int) -> float:
-    """The loop that one would write first."""
+    """A straightforward training loop, with PyTorch's defaults."""
     torch.set_num_threads(environment.threads())
     spec = _spec(architecture, steps, arrays.identity)
     network = networks.build(architecture, "elu", pkeep=spec.pkeep, pkeep_conv=spec.pkeep_conv, seed=0)
@@ -72,7 +103,7 @@ def _plain(arrays: Arrays, architecture: int, steps: int) -> float:
     batches = torch.from_numpy(np.random.default_rng(0).integers(0, len(labels), (steps + 5, spec.batch)))
     start = 0.0
     for step, batch in enumerate(batches):
-        if step == 5:  # the first steps choose the convolutions' algorithms
+        if step == 5:  # the steps before warm up: they choose the convolutions' algorithms
             start = time.perf_counter()
         optimiser.param_groups[0]["lr"] = learning_rate(step)
         optimiser.zero_grad()

@@ -8,6 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrlu import jax as ours
+from isrlu_lab.measure import framework_bench
+from isrlu_lab.measure.printer import Tables
+
+
+def bench(*, size: list[int] | None, rounds: int, progress: Callable[[str], None]) -> Tables:
+    """`isrlu bench jax`."""
+    found = framework_bench.run(Jax(), size or framework_bench.SIZES, rounds=rounds, progress=progress)
+    return [(framework_bench.LAYOUT, found)]
 
 
 class Jax:

@@ -8,10 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isrlu import keras as ours
-from isrlu_lab.measure.framework_bench import Row, compare
+from isrlu_lab.measure import framework_bench
+from isrlu_lab.measure.measurement import Measurement
+from isrlu_lab.measure.printer import Tables
 
 BATCH = 64
 Floats = NDArray[np.float32]
+
+
+def bench(*, backend: str, size: list[int] | None, rounds: int, progress: Callable[[str], None]) -> Tables:
+    """`isrlu bench keras`. The command has set the backend before this module imported Keras."""
+    assert keras.backend.backend() == backend
+    found = framework_bench.run(Keras(), size or framework_bench.SIZES, rounds=rounds, progress=progress)
+    return [(framework_bench.LAYOUT, found + train_step(rounds=rounds))]
 
 
 class Keras:
@@ -38,16 +47,16 @@ class Keras:
         return lambda: _finished(compiled(*tensors))
 
 
-def train_step(*, rounds: int = 25) -> list[Row]:
+def train_step(*, rounds: int = 25) -> list[Measurement]:
     """A compiled train step of a small CNN on a batch of images, the same with each activation.
 
-    On TensorFlow in both ways: as a graph, which is what Keras takes on a machine without GPU, and by XLA.
+    On TensorFlow it runs twice: as a graph, which is Keras' choice on a machine without GPU, and compiled by XLA.
     """
     rows = _train_step("train step", "auto", rounds)
     return rows + (_train_step("train step, XLA", True, rounds) if keras.backend.backend() == "tensorflow" else [])
 
 
-def _train_step(direction: str, jit_compile: bool | str, rounds: int) -> list[Row]:
+def _train_step(direction: str, jit_compile: bool | str, rounds: int) -> list[Measurement]:
     random = np.random.default_rng(0)
     images = random.standard_normal((BATCH, 28, 28, 1)).astype(np.float32)
     labels = random.integers(0, 10, BATCH)
@@ -55,7 +64,7 @@ def _train_step(direction: str, jit_compile: bool | str, rounds: int) -> list[Ro
     for name in ("relu", "elu", "isrlu"):
         model = _cnn(Keras.activations[name], jit_compile)
         calls[name] = lambda model=model: model.train_on_batch(images, labels)
-    return compare(Keras.name, direction, BATCH, calls, rounds=rounds)
+    return framework_bench.compare(Keras.name, direction, BATCH, calls, rounds=rounds)
 
 
 def _cnn(activation: Callable[..., Any], jit_compile: bool | str) -> keras.Model:

@@ -1,6 +1,5 @@
-"""The kernels of each instruction set against what a user would take instead, in ns and cycles per element."""
+"""The kernels of each instruction set against ReLU, ELU, tanh and other rivals, in ns and cycles per element."""
 
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,10 @@ from numpy.typing import NDArray
 import isrlu_lab._measure as _measure
 from isrlu._checks import METHODS
 from isrlu.testing import FUNCTIONS, check, derivative, expect, reference, root_error
-from isrlu_lab.measure.timer import Sample, measure_loops
+from isrlu_lab.measure import cycle_timer
+from isrlu_lab.measure.measurement import Measurement, ns_figures
+from isrlu_lab.measure.printer import Column, Layout, Tables
+from isrlu_lab.measure.timer import Sample
 
 SIZES = (4096, 65_536, 1_048_576, 16_777_216)  # float32 in first-level cache, second-level, third-level, memory
 Floats = NDArray[Any]
@@ -48,17 +50,27 @@ BACKWARD = (
 )
 
 
-@dataclass(frozen=True)
-class Row:
-    """A measured contender."""
+LAYOUT = Layout(
+    title=lambda m: f"{m.simd}, {m.size:,} elements, {m.direction}",
+    labels=[Column("", lambda m: m.contender)],
+    figures=[
+        Column("ns/element", lambda m: f"{m.ns:.3f}"),
+        Column("cycles/element", lambda m: f"{m.cycles:.2f}"),
+        Column("of ReLU", lambda m: f"{m.of_relu:.2f}x"),
+        Column("spread", lambda m: f"{m.spread:.1%}"),
+    ],
+    markdown=Layout(  # the tables of docs/kernels.md
+        title=lambda m: m.direction.capitalize(),
+        labels=[Column("", lambda m: m.contender), Column("", lambda m: m.simd)],
+        figures=[Column("{:,}", lambda m: f"{m.ns:.3f} ns, {m.cycles:.2f} cycles, {m.of_relu:.2f}x")],
+        across=lambda m: m.size,
+    ),
+)
 
-    simd: str
-    size: int
-    direction: str
-    contender: str
-    ns: float
-    cycles: float
-    spread: float  # half the interquartile range, relative
+
+def bench(*, simd: list[str], size: list[int] | None, rounds: int, progress: Callable[[str], None]) -> Tables:
+    """`isrlu bench kernels`."""
+    return [(LAYOUT, run(simd, size or SIZES, rounds=rounds, progress=progress))]
 
 
 def run(
@@ -67,19 +79,20 @@ def run(
     *,
     rounds: int = 25,
     progress: Callable[[str], None] = lambda _: None,
-) -> list[Row]:
+) -> list[Measurement]:
     """Measure every contender, forward and backward."""
-    rows: list[Row] = []
+    found: list[Measurement] = []
     for simd in simds:
         for size in sizes:
             for direction, contenders in (("forward", FORWARD), ("backward", BACKWARD)):
                 progress(f"{simd}, {size:,} elements, {direction}")
-                samples, clock = time_kernels(simd, contenders, size, backward=direction == "backward", rounds=rounds)
-                for contender, sample in samples.items():
-                    seconds = sample.median / size
-                    cells = (str(contender), seconds * 1e9, seconds * clock, sample.spread)
-                    rows.append(Row(simd, size, direction, *cells))
-    return rows
+                samples = time_kernels(simd, contenders, size, backward=direction == "backward", rounds=rounds)
+                for name in map(str, contenders):
+                    labels = {"simd": simd, "size": size, "direction": direction, "contender": name}
+                    figures = ns_figures(samples, name, elements=size, relative_to={"of_relu": "relu"})
+                    figures["cycles"] = cycle_timer.cycles(samples, name, size)
+                    found.append(Measurement(labels, figures))
+    return found
 
 
 def time_kernels(
@@ -90,23 +103,19 @@ def time_kernels(
     backward: bool = False,
     alpha: float = 1.0,
     rounds: int = 25,
-) -> tuple[dict[Contender, Sample], float]:
-    """Seconds per call on `size` elements, half of them negative, and the clock in Hz, all from the same rounds.
+) -> dict[str, Sample]:
+    """Seconds per call on `size` elements, half of them negative, and the clock, all from the same rounds.
 
     Each contender's result is compared with float64 first.
     """
-    clocks: list[float] = []
-    jobs: dict[str, Callable[[int], float]] = {"clock": partial(_clock, clocks)}
-    for contender in contenders:
-        jobs[str(contender)] = job(simd, contender, size, backward=backward, alpha=alpha)
-    samples = measure_loops(jobs, rounds=rounds)
-    return {contender: samples[str(contender)] for contender in contenders}, statistics.median(clocks)
+    jobs = {str(each): job(simd, each, size, backward=backward, alpha=alpha) for each in contenders}
+    return cycle_timer.measure(jobs, rounds=rounds)
 
 
 def job(
     simd: str, contender: Contender, size: int, *, backward: bool = False, alpha: float = 1.0
 ) -> Callable[[int], float]:
-    """A contender on operands of its own, compared with float64 first: called with a number of loops, it times them."""
+    """A contender on its own operands, compared with float64 first: job(loops) is the seconds of so many runs."""
     native = _measure.TimedKernel(simd, contender.name, contender.method, contender.dtype, backward)
     x, grad, y = _operands(contender, size)
     call = partial(native.run, x.ctypes.data, grad.ctypes.data, y.ctypes.data, size, alpha)
@@ -116,7 +125,7 @@ def job(
 
 
 class _Holding:
-    """A call on raw addresses, together with the arrays that it points into."""
+    """A call on raw addresses that keeps its arrays alive."""
 
     def __init__(self, call: Callable[[int], float], arrays: tuple[Floats, ...]) -> None:
         self.call, self.arrays = call, arrays
@@ -125,16 +134,11 @@ class _Holding:
         return self.call(loops)
 
 
-def _clock(clocks: list[float], loops: int) -> float:
-    clocks.append(_measure.clock())
-    return 1e-3 * loops  # a measurement of its own: no need to be timed again
-
-
 def _operands(contender: Contender, size: int) -> tuple[Floats, Floats, Floats]:
-    """Input, gradient and output, aligned to cache lines and at different places within their pages.
+    """Input, gradient and output, aligned to cache lines, at different offsets within their pages.
 
-    Arrays at the same place of a page look alike to the store buffer, which then holds back loads: a cost of the
-    addresses and not of the function.
+    At equal offsets the CPU takes a load for dependent on an earlier store (4K aliasing) and delays it: a cost of the
+    addresses, not of the function.
     """
     random = np.random.default_rng(0)
     x, grad = random.standard_normal((2, size))
@@ -145,7 +149,7 @@ def _operands(contender: Contender, size: int) -> tuple[Floats, Floats, Floats]:
 
 
 def placed(values: Floats, dtype: Any, offset: int) -> Floats:
-    """A copy of `values` that begins `offset` bytes into a page."""
+    """A copy of `values` that starts `offset` bytes into a page of 4,096 bytes."""
     page = 4096
     memory = np.empty(values.size * dtype.itemsize + 2 * page, np.uint8)
     start = -memory.ctypes.data % page + offset
@@ -155,7 +159,7 @@ def placed(values: Floats, dtype: Any, offset: int) -> Floats:
 
 
 def ends(array: Floats) -> Floats:
-    """The first and last 65,536 elements: enough to compare, where an array fills the memory."""
+    """The first and last 65,536 elements, which is enough to check a large array."""
     return array if array.size <= 2 << 16 else np.concatenate([array[: 1 << 16], array[-1 << 16 :]])
 
 
@@ -195,22 +199,3 @@ def _check(
         value, slope = _RIVALS[contender.name](wide)
         value, tolerance = grad.astype(np.float64) * slope if backward else value, 1e-5
     np.testing.assert_allclose(y.astype(np.float64), value, rtol=tolerance, atol=1e-6, err_msg=str(contender))
-
-
-def markdown(rows: list[Row]) -> str:
-    """The tables of docs/kernels.md: one row per contender and instruction set, one column per size."""
-    lines: list[str] = []
-    sizes = sorted({row.size for row in rows})
-    for direction in ("forward", "backward"):
-        found = {(row.contender, row.simd, row.size): row for row in rows if row.direction == direction}
-        lines += [f"### {direction.capitalize()}", ""]
-        lines.append(f"| | | {' | '.join(f'{size:,}' for size in sizes)} |")
-        lines.append("|---" * (2 + len(sizes)) + "|")
-        for contender, simd in dict.fromkeys((c, s) for c, s, _ in found):
-            cells = []
-            for size in sizes:
-                row, relu = found[contender, simd, size], found["relu", simd, size]
-                cells.append(f"{row.ns:.3f} ns, {row.cycles:.2f} cycles, {row.ns / relu.ns:.2f}x")
-            lines.append(f"| {contender} | {simd} | {' | '.join(cells)} |")
-        lines.append("")
-    return "\n".join(lines).rstrip()

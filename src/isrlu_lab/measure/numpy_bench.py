@@ -1,7 +1,6 @@
 """isrlu.numpy against np.maximum and against the formula written in NumPy expressions."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,20 +9,22 @@ from numpy.typing import NDArray
 import isrlu.numpy as inp
 from isrlu.testing import check, expect
 from isrlu_lab.measure.kernel_bench import ends
-from isrlu_lab.measure.timer import measure, ratio
+from isrlu_lab.measure.measurement import Measurement, seconds_figures
+from isrlu_lab.measure.printer import Column, Layout, Tables
+from isrlu_lab.measure.timer import measure
 
 SIZES = (16, 1024, 262_144, 16_777_216)
 Array = NDArray[Any]
 
 
 def formula(x: Array, out: Array) -> Array:
-    """The paper's ISRLU with alpha = 1, as one would write it."""
+    """The paper's ISRLU with alpha = 1, in plain NumPy."""
     out[...] = np.where(x >= 0, x, x / np.sqrt(1 + x * x))
     return out
 
 
 def elu(x: Array, out: Array) -> Array:
-    """ELU with alpha = 1, as one would write it."""
+    """ELU with alpha = 1, in plain NumPy."""
     out[...] = np.where(x >= 0, x, np.expm1(np.minimum(x, 0)))
     return out
 
@@ -39,22 +40,28 @@ CONTENDERS: dict[str, Callable[[Array, Array], Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """A measured contender: seconds per call, and relative to np.maximum in the same rounds."""
+LAYOUT = Layout(
+    title=lambda m: f"{m.size:,} elements",
+    labels=[Column("", lambda m: m.contender)],
+    figures=[
+        Column("us/call", lambda m: f"{m.seconds * 1e6:.4g}"),
+        Column("ns/element", lambda m: f"{m.seconds / m.size * 1e9:.3f}"),
+        Column("of np.maximum", lambda m: f"{m.of_maximum:.2f}x"),
+        Column("spread", lambda m: f"{m.spread:.1%}"),
+    ],
+)
 
-    size: int
-    contender: str
-    seconds: float
-    spread: float  # half the interquartile range, relative
-    of_maximum: float
+
+def bench(*, size: list[int] | None, rounds: int, progress: Callable[[str], None]) -> Tables:
+    """`isrlu bench numpy`."""
+    return [(LAYOUT, run(size or SIZES, rounds=rounds, progress=progress))]
 
 
 def run(
     sizes: Iterable[int] = SIZES, *, rounds: int = 25, progress: Callable[[str], None] = lambda _: None
-) -> list[Row]:
-    """Time every contender on float32 arrays, half of them negative; the result goes into an array that exists."""
-    rows: list[Row] = []
+) -> list[Measurement]:
+    """Time every contender on float32 arrays, half of the elements negative, with an output array that exists."""
+    found: list[Measurement] = []
     for size in sizes:
         progress(f"{size:,} elements")
         x = np.random.default_rng(0).standard_normal(size).astype(np.float32)
@@ -62,6 +69,7 @@ def run(
         check(expect("isrlu", ends(x)), "numpy", f=ends(inp.isrlu(x)))
         calls = {name: (lambda f=f, x=x, y=y: f(x, y)) for name, f in CONTENDERS.items()}
         samples = measure(calls, rounds=rounds)
-        for name, sample in samples.items():
-            rows.append(Row(size, name, sample.median, sample.spread, ratio(samples, name, "np.maximum")))
-    return rows
+        for name in samples:
+            figures = seconds_figures(samples, name, relative_to={"of_maximum": "np.maximum"})
+            found.append(Measurement({"size": size, "contender": name}, figures))
+    return found

@@ -10,7 +10,9 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from isrlu.onnx import make_model, node
-from isrlu_lab.measure.framework_bench import SIZES, Row, check, compare
+from isrlu_lab.measure.framework_bench import LAYOUT, SIZES, check, compare
+from isrlu_lab.measure.measurement import Measurement
+from isrlu_lab.measure.printer import Tables
 
 NAME = "onnxruntime"
 BATCH, WIDTHS = 64, (784, 256, 256, 10)
@@ -25,25 +27,30 @@ ACTIVATIONS: dict[str, Node] = {
 }
 
 
+def bench(*, size: list[int] | None, rounds: int, progress: Callable[[str], None]) -> Tables:
+    """`isrlu bench onnx`."""
+    return [(LAYOUT, run(size or SIZES, rounds=rounds, progress=progress))]
+
+
 def run(
     sizes: Iterable[int] = SIZES, *, rounds: int = 25, progress: Callable[[str], object] = lambda _: None
-) -> list[Row]:
+) -> list[Measurement]:
     """Measure all activations on `sizes` elements each, and then a perceptron with each of them."""
-    rows: list[Row] = []
+    found: list[Measurement] = []
     random = np.random.default_rng(0)
     for size in sizes:
         progress(f"{NAME}, {size:,} elements")
         x = random.standard_normal(size).astype(np.float32)
         calls = {name: _call([make("x", "y")], x) for name, make in ACTIVATIONS.items()}
         check(calls, "forward", x, x)
-        rows += compare(NAME, "forward", size, calls, rounds=rounds)
+        found += compare(NAME, "forward", size, calls, rounds=rounds)
     progress(f"{NAME}, perceptron")
     x = random.standard_normal((BATCH, WIDTHS[0])).astype(np.float32)
     calls = {}
     for name, make in ACTIVATIONS.items():
         nodes, weights = _perceptron(make)
         calls[name] = _call(nodes, x, weights)
-    return rows + compare(NAME, "perceptron", BATCH, calls, rounds=rounds)
+    return found + compare(NAME, "perceptron", BATCH, calls, rounds=rounds)
 
 
 def _perceptron(activation: Node) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:

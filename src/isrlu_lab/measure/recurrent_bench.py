@@ -1,7 +1,6 @@
-"""Recurrent layers beside torch.nn's, and the gates' kernel with ISRU beside the same with sigmoid and tanh."""
+"""Recurrent layers against torch.nn's, and the gates' kernel with ISRU against the one with sigmoid and tanh."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,9 @@ import isrlu_lab._measure as _measure
 from isrlu.testing import check_recurrent, recurrent_step
 from isrlu.torch import GRU, LSTM
 from isrlu_lab.measure.kernel_bench import placed
-from isrlu_lab.measure.timer import Sample, measure, measure_loops, ratio
+from isrlu_lab.measure.measurement import Measurement, ns_figures, seconds_figures
+from isrlu_lab.measure.printer import Column, Layout, Tables
+from isrlu_lab.measure.timer import Sample, measure, measure_loops
 from isrlu_lab.measure.torch_bench import using_threads
 
 STEPS = 64
@@ -23,31 +24,46 @@ OURS: dict[str, Any] = {"LSTM": LSTM, "GRU": GRU}
 GATE_ROWS, GATE_HIDDEN = 32, 128
 
 
-@dataclass(frozen=True)
-class LayerRow:
-    """A measured layer: seconds per step of the sequence, and how many times as fast as torch.nn's it is."""
+GATES_LAYOUT = Layout(
+    title=lambda m: "gates alone, forward, one thread",
+    labels=[Column("", lambda m: m.simd), Column("", lambda m: m.layer), Column("", lambda m: m.gates)],
+    figures=[
+        Column("ns/unit", lambda m: f"{m.ns:.3f}"),
+        Column("of exact's speed", lambda m: f"{m.speedup:.2f}x"),
+        Column("spread", lambda m: f"{m.spread:.1%}"),
+    ],
+)
+LAYERS_LAYOUT = Layout(
+    title=lambda m: "layers",
+    labels=[
+        Column("", lambda m: m.layer),
+        Column("", lambda m: m.what),
+        Column("", lambda m: m.contender),
+        Column("batch", lambda m: str(m.batch)),
+        Column("hidden", lambda m: str(m.hidden)),
+    ],
+    figures=[
+        Column("µs/step", lambda m: f"{m.seconds * 1e6:.2f}"),
+        Column("of torch.nn's speed", lambda m: f"{m.speedup:.2f}x"),
+        Column("spread", lambda m: f"{m.spread:.1%}"),
+    ],
+)
 
-    layer: str
-    what: str  # inference or training
-    batch: int
-    hidden: int
-    threads: int
-    contender: str  # torch.nn, isru, exact
-    seconds: float
-    spread: float
-    speedup: float
 
-
-@dataclass(frozen=True)
-class GatesRow:
-    """The gates' kernel, forward: ns per row and hidden unit, and how many times as fast as with exact gates it is."""
-
-    simd: str
-    layer: str
-    gates: str
-    ns: float
-    spread: float
-    speedup: float
+def bench(
+    *,
+    batch: list[int] | None,
+    hidden: list[int] | None,
+    layer_threads: int,
+    simd: list[str],
+    rounds: int,
+    progress: Callable[[str], None],
+) -> Tables:
+    """`isrlu bench rnn`: gates in every instruction set, then layers."""
+    gates = run_gates(simd, rounds=rounds, progress=progress)
+    sizes = {"batches": batch or BATCHES, "hidden": hidden or HIDDEN}
+    layers = run_layers(**sizes, threads=layer_threads, rounds=rounds, progress=progress)
+    return [(GATES_LAYOUT, gates), (LAYERS_LAYOUT, layers)]
 
 
 def run_layers(
@@ -57,9 +73,9 @@ def run_layers(
     threads: int = 2,
     rounds: int = 25,
     progress: Callable[[str], None] = lambda _: None,
-) -> list[LayerRow]:
-    """Every layer, batch and size, inference and training; torch.nn, ISRU and exact gates in turn."""
-    rows = []
+) -> list[Measurement]:
+    """Every layer, batch and size, inference and training: seconds per step of torch.nn, ISRU and exact gates."""
+    found = []
     with using_threads(threads):
         for layer in OURS:
             for what, prepare in (("inference", inference), ("training", training)):
@@ -67,10 +83,11 @@ def run_layers(
                     for size in hidden:
                         progress(f"{layer}, {what}, batch {batch}, hidden {size}")
                         samples = time_layers(layer, prepare, batch, size, rounds)
-                        for name, sample in samples.items():
-                            figures = sample.median / STEPS, sample.spread, ratio(samples, "torch.nn", name)
-                            rows.append(LayerRow(layer, what, batch, size, threads, name, *figures))
-    return rows
+                        labels = {"layer": layer, "what": what, "batch": batch, "hidden": size, "threads": threads}
+                        for name in samples:
+                            figures = seconds_figures(samples, name, calls=STEPS, speedup_over="torch.nn")
+                            found.append(Measurement({**labels, "contender": name}, figures))
+    return found
 
 
 def time_layers(
@@ -115,16 +132,16 @@ def run_gates(
     hidden: int = GATE_HIDDEN,
     rounds: int = 25,
     progress: Callable[[str], None] = lambda _: None,
-) -> list[GatesRow]:
-    """The gates' kernel alone, float32, one thread: what is left of a step without its products."""
+) -> list[Measurement]:
+    """The gates' kernel alone, float32, one thread, in ns per row and hidden unit: a step without its products."""
     found = []
     for simd in simds:
         for layer in OURS:
             progress(f"{layer} gates, {simd}")
             samples = time_gates(simd, layer, rows, hidden, rounds)
-            for name, sample in samples.items():
-                figures = sample.median * 1e9 / (rows * hidden), sample.spread, ratio(samples, "exact", name)
-                found.append(GatesRow(simd, layer, name, *figures))
+            for name in samples:
+                figures = ns_figures(samples, name, elements=rows * hidden, speedup_over="exact")
+                found.append(Measurement({"simd": simd, "layer": layer, "gates": name}, figures))
     return found
 
 
@@ -135,7 +152,7 @@ def time_gates(simd: str, layer: str, rows: int, hidden: int, rounds: int) -> di
 
 
 class gates_call:
-    """The gates' kernel on arrays of its own, whose states are compared with float64 first: called, it times loops."""
+    """The gates' kernel on its own arrays, checked against float64 when made: a call times `loops` runs in seconds."""
 
     def __init__(self, simd: str, layer: str, gates: str, rows: int, hidden: int) -> None:
         random = np.random.default_rng(0)
@@ -143,7 +160,7 @@ class gates_call:
         arguments = placed(2 * random.standard_normal(rows * 4 * hidden), float32, 0)
         h, c = (placed(random.standard_normal(rows * hidden), float32, offset) for offset in (1344, 2688))
         new_h, new_c = (placed(np.zeros(rows * hidden), float32, offset) for offset in (512, 3200))
-        self.arrays = (arguments, h, c, new_h, new_c)  # the kernels know addresses only
+        self.arrays = (arguments, h, c, new_h, new_c)  # kept alive here: the kernel has only their addresses
         addresses = [each.ctypes.data for each in self.arrays]
         self.call = partial(_measure.time_gates, simd, layer, gates, rows, hidden, *addresses)
         self.call(1)

@@ -1,4 +1,4 @@
-"""Interleaved timing: every round times each contender once, so that a slow spell of the machine hits all alike."""
+"""Interleaved timing: every round times each contender once, so that a slow phase of the machine affects all alike."""
 
 import statistics
 import time
@@ -27,7 +27,7 @@ class Sample:
 def measure(
     contenders: Mapping[str, Callable[[], object]], *, rounds: int = 25, slice_seconds: float = 2e-3
 ) -> dict[str, Sample]:
-    """Time each contender `rounds` times, in turn; a time is the mean over a loop of about `slice_seconds`."""
+    """Time each contender `rounds` times, interleaved; a time is the mean over a loop of about `slice_seconds`."""
     timed = {name: partial(_time, call) for name, call in contenders.items()}
     return measure_loops(timed, rounds=rounds, slice_seconds=slice_seconds)
 
@@ -45,7 +45,7 @@ def measure_loops(
 
 
 def ratio(samples: Mapping[str, Sample], slow: str, fast: str) -> float:
-    """Median over the rounds of time(slow) / time(fast): both halves of a quotient come from the same moment."""
+    """Median over the rounds of time(slow) / time(fast): both times of a quotient come from the same round."""
     return statistics.median(a / b for a, b in zip(samples[slow].seconds, samples[fast].seconds, strict=True))
 
 

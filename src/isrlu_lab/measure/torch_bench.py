@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,24 +10,26 @@ from torch import Tensor
 
 import isrlu.torch as it
 from isrlu import testing
-from isrlu_lab.measure.timer import measure, ratio
+from isrlu_lab.measure.measurement import Measurement, seconds_figures
+from isrlu_lab.measure.printer import Column, Layout, Tables
+from isrlu_lab.measure.timer import measure
 
 SIZES = (16, 256, 4096, 65_536, 262_144, 4_194_304, 16_777_216)
-LARGE = 1_000_000  # elements from which a call takes milliseconds, and fewer rounds do
+LARGE = 1_000_000  # elements; from here on a call takes milliseconds, and a third of the rounds is enough
 Function = Callable[[Tensor], Tensor]
 
 
 def paper(x: Tensor) -> Tensor:
-    """The paper's formula with alpha = 1, as one would write it: correct where x^2 does not overflow."""
+    """The paper's formula with alpha = 1 in plain PyTorch: correct where x^2 does not overflow."""
     return torch.where(x >= 0, x, x * torch.rsqrt(1 + x * x))
 
 
 def compiled_paper() -> Function:
-    """The same under torch.compile, made when it is asked for: importing the compiler takes seconds."""
+    """The same under torch.compile, made on demand: importing the compiler takes seconds."""
     return torch.compile(paper, dynamic=False)
 
 
-# The function; or, where the name says compiled, what makes it.
+# The function; or, where the name ends in "compiled", the factory that makes it.
 CONTENDERS: dict[str, Any] = {
     "relu": F.relu,
     "leaky_relu": F.leaky_relu,
@@ -44,9 +45,9 @@ CONTENDERS: dict[str, Any] = {
     "isru": it.isru,
     "isru_sigmoid": it.isru_sigmoid,
 }
-# What is held to isrlu.testing's oracle: its function, and its method where the kernels compute it. PyTorch's own
+# Contenders that isrlu.testing's oracle checks: function, and method where a kernel computes it. PyTorch's own
 # functions are compared with themselves in float64.
-HELD: dict[str, tuple[str, str | None]] = {
+CHECKED_BY_ORACLE: dict[str, tuple[str, str | None]] = {
     "formula": ("isrlu", None),
     "formula compiled": ("isrlu", None),
     "isrlu": ("isrlu", "full"),
@@ -56,21 +57,36 @@ HELD: dict[str, tuple[str, str | None]] = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """A measured contender: seconds per call, and relative to relu in the same rounds."""
+LAYOUT = Layout(
+    title=lambda m: f"threads: {m.threads}, {m.size:,} elements, {m.direction}",
+    labels=[Column("", lambda m: m.contender)],
+    figures=[
+        Column("us/call", lambda m: f"{m.seconds * 1e6:.4g}"),
+        Column("ns/element", lambda m: f"{m.seconds / m.size * 1e9:.3f}"),
+        Column("of ReLU", lambda m: f"{m.of_relu:.2f}x"),
+        Column("spread", lambda m: f"{m.spread:.1%}"),
+    ],
+)
 
-    size: int
-    threads: int
-    direction: str  # "forward", or "forward and backward"
-    contender: str
-    seconds: float
-    spread: float  # half the interquartile range, relative
-    of_relu: float
 
-    @property
-    def ns_per_element(self) -> float:
-        return self.seconds / self.size * 1e9
+def bench(
+    *,
+    size: list[int] | None,
+    threads: list[int] | None,
+    rounds: int,
+    functions: bool,
+    steps: bool,
+    progress: Callable[[str], None],
+) -> Tables:
+    """`isrlu bench torch`: the functions, then training steps."""
+    tables = []
+    if functions:
+        tables.append((LAYOUT, run(size or SIZES, threads, rounds=rounds, progress=progress)))
+    if steps:
+        from isrlu_lab.measure import training_step_bench
+
+        tables.append((training_step_bench.LAYOUT, training_step_bench.run(rounds=rounds, progress=progress)))
+    return tables
 
 
 def run(
@@ -80,24 +96,25 @@ def run(
     rounds: int = 25,
     contenders: Iterable[str] = tuple(CONTENDERS),
     progress: Callable[[str], None] = lambda _: None,
-) -> list[Row]:
+) -> list[Measurement]:
     """Time every contender on every size, forward alone and with backward, on one and on all threads."""
-    rows: list[Row] = []
+    found: list[Measurement] = []
     chosen = {name: _function(name) for name in dict.fromkeys(["relu", *contenders])}
     for name, function in chosen.items():
         check(name, function)
     for count in threads or sorted({1, torch.get_num_threads()}):
         with using_threads(count):
             for size in sizes:
-                torch.compiler.reset()  # so that the compiled formula is made for this size and number of threads
+                torch.compiler.reset()  # compile the formula for this size and number of threads
                 for direction, prepare in (("forward", forward), ("forward and backward", forward_and_backward)):
                     progress(f"{size:,} elements, {direction}, threads: {count}")
                     calls = {name: prepare(f, size) for name, f in chosen.items()}
                     samples = measure(calls, rounds=rounds if size < LARGE else max(5, rounds // 3))
-                    for name, sample in samples.items():
-                        cells = (name, sample.median, sample.spread, ratio(samples, name, "relu"))
-                        rows.append(Row(size, count, direction, *cells))
-    return rows
+                    for name in samples:
+                        labels = {"size": size, "threads": count, "direction": direction, "contender": name}
+                        figures = seconds_figures(samples, name, relative_to={"of_relu": "relu"})
+                        found.append(Measurement(labels, figures))
+    return found
 
 
 def _function(name: str) -> Function:
@@ -111,7 +128,7 @@ def forward(f: Function, size: int) -> Callable[[], object]:
 
 
 def forward_and_backward(f: Function, size: int) -> Callable[[], object]:
-    """A call of f, and of the backward pass from a given gradient of its output."""
+    """A call of f, and of its backward pass from a given upstream gradient."""
     generator = torch.Generator().manual_seed(size)
     x = torch.randn(size, generator=generator, requires_grad=True)
     grad = torch.randn(size, generator=generator)
@@ -129,8 +146,8 @@ def check(name: str, f: Function) -> None:
     y = f(x)
     y.backward(torch.ones_like(y))
     assert x.grad is not None
-    if name in HELD:
-        function, method = HELD[name]
+    if name in CHECKED_BY_ORACLE:
+        function, method = CHECKED_BY_ORACLE[name]
         vectors = testing.expect(function, x.detach().numpy())
         if method:
             try:
@@ -148,6 +165,7 @@ def check(name: str, f: Function) -> None:
 
 @contextmanager
 def using_threads(count: int) -> Any:
+    """PyTorch with `count` threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

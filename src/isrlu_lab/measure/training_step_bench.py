@@ -1,53 +1,67 @@
 """What an activation costs within a network: a training step of the paper's two CNNs, and a compiled block."""
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from isrlu.torch import ISRLU
-from isrlu_lab.measure.timer import measure, ratio
+from isrlu_lab.measure.measurement import Measurement, seconds_figures
+from isrlu_lab.measure.printer import Column, Layout
+from isrlu_lab.measure.timer import measure
 from isrlu_lab.training.mnist import networks
 
 BATCH = 100  # the paper's
 ACTIVATIONS = ("relu", "elu", "isrlu")
 
 
-@dataclass(frozen=True)
-class Step:
-    """A measured step: seconds, relative to ReLU's in the same rounds, and the bytes that it needs at most."""
+LAYOUT = Layout(
+    title=lambda m: "within a network",
+    labels=[
+        Column("", lambda m: m.what),
+        Column("", lambda m: m.activation),
+        Column("", lambda m: "in place" if m.inplace else ""),
+    ],
+    figures=[
+        Column("ms", lambda m: f"{m.seconds * 1e3:.2f}"),
+        Column("of ReLU", lambda m: f"{m.of_relu:.3f}x"),
+        Column("spread", lambda m: f"{m.spread:.1%}"),
+        Column("peak MB", lambda m: "" if m.peak_bytes is None else f"{m.peak_bytes / 1e6:.2f}"),
+    ],
+)
 
-    what: str
-    activation: str
-    inplace: bool
-    seconds: float
-    spread: float
-    of_relu: float
-    peak_bytes: int | None = None
 
-
-def run(*, rounds: int = 25, progress: Callable[[str], None] = lambda _: None) -> list[Step]:
+def run(*, rounds: int = 25, progress: Callable[[str], None] = lambda _: None) -> list[Measurement]:
     """Both architectures, with activations in place and not, then the compiled block."""
-    steps: list[Step] = []
+    found: list[Measurement] = []
     for architecture in (1, 2):
         for inplace in (True, False):
             what = f"training step, architecture {architecture}"
             progress(f"{what}, {'' if inplace else 'not '}in place")
             calls = {name: training_step(architecture, name, inplace) for name in ACTIVATIONS}
             peaks = {name: peak_memory(call) for name, call in calls.items()}
-            samples = measure(calls, rounds=rounds)
-            for name, sample in samples.items():
-                cells = (sample.median, sample.spread, ratio(samples, name, "relu"), peaks[name])
-                steps.append(Step(what, name, inplace, *cells))
+            found += _measure_steps(what, inplace, calls, peaks, rounds)
     for what, prepare in (("compiled block, forward", block), ("compiled block, with backward", block_with_backward)):
         progress(what)
-        samples = measure({name: prepare(name) for name in ACTIVATIONS}, rounds=rounds)
-        for name, sample in samples.items():
-            steps.append(Step(what, name, False, sample.median, sample.spread, ratio(samples, name, "relu")))
-    return steps
+        found += _measure_steps(what, False, {name: prepare(name) for name in ACTIVATIONS}, {}, rounds)
+    return found
+
+
+def _measure_steps(
+    what: str, inplace: bool, calls: dict[str, Callable[[], object]], peaks: dict[str, int], rounds: int
+) -> list[Measurement]:
+    samples = measure(calls, rounds=rounds)
+    return [
+        Measurement(
+            {"what": what, "activation": name, "inplace": inplace},
+            {**seconds_figures(samples, name, relative_to={"of_relu": "relu"}), "peak_bytes": peaks.get(name)},
+        )
+        for name in samples
+    ]
 
 
 def training_step(architecture: int, activation: str, inplace: bool, batch: int = BATCH) -> Callable[[], object]:
@@ -70,15 +84,28 @@ def training_step(architecture: int, activation: str, inplace: bool, batch: int 
 
 
 def peak_memory(call: Callable[[], object]) -> int:
-    """The most bytes that PyTorch's CPU allocator has given out at one time during the call, beyond those before."""
-    call()  # so that the optimiser's state exists
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
-        call()  # the profiler knows the size of what is freed only if it saw it allocated
+    """Peak of the bytes that PyTorch's CPU allocator hands out during the call, beyond those allocated before."""
+    call()  # creates the optimiser's state
+    with _silent_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+        call()  # the profiler knows the size of freed memory only if it saw the allocation
         with record_function("measured"):
             call()
     events = sorted(found.profiler.kineto_results.events(), key=lambda event: event.start_ns())
     measured = itertools.dropwhile(lambda event: event.name() != "measured", events)
     return max(itertools.accumulate(event.nbytes() for event in measured if event.name() == "[memory]"))
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Drop what PyTorch's profiler writes to file descriptor 2 from C++: two log lines for each profile."""
+    saved = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as null:
+            os.dup2(null.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 class Block(nn.Module):

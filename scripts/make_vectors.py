@@ -1,10 +1,10 @@
-"""Write the test vectors that every framework is held to: x, alpha, f, df/dx, df/dalpha, computed with mpmath.
+"""Write the test vectors of all frameworks: x, alpha, f, df/dx, df/dalpha, computed with mpmath.
 
     python scripts/make_vectors.py        # rewrites src/isrlu/testing/vectors.csv, the same bytes on every machine
 
-The formulas below are the paper's, unrewritten; the digits are so many that even (1 + isru(x/2)) / 2 keeps a correct
-float64 at x = -1e308, where all but the last of 616 digits cancel. Every x is exact in the dtype that it is for, every
-alpha exact in float64 for float64 and in float32 for the rest (which is what these are computed in).
+The formulas below are written as in the paper. mpmath computes with 1400 decimal digits, so that (1 + isru(x/2)) / 2 is
+a correct float64 even at x = -1e308, where 616 digits cancel. Every x is exact in its dtype. Every alpha is exact in
+the type of the arithmetic: float64 for float64, float32 for the other dtypes.
 """
 
 import csv
@@ -26,7 +26,7 @@ mpmath.mp.dps = 1400
 
 
 def rounded(value: float, form: Format) -> float:
-    """The nearest number of the format, ties to even; the largest one for what lies beyond it."""
+    """The nearest number of the format, ties to even. Larger values give its largest finite number."""
     if value == 0.0 or not math.isfinite(value):
         return value
     exponent = max(math.frexp(value)[1] - 1, 1 - form.emax)
@@ -61,14 +61,14 @@ def isru_sigmoid(x: mpf) -> tuple[mpf, mpf]:
 
 
 def alphas(dtype: str, rng: random.Random) -> list[float]:
-    """0, tiny, the usual ones, huge, and two of any size."""
+    """0, the smallest normal number, common values, the largest number, and two random ones."""
     compute = FORMATS["float64" if dtype == "float64" else "float32"]
     edge = [0.0, compute.smallest_normal, 0.1, 1.0, 3.0, 1e4, compute.largest]
     return [rounded(value, compute) for value in (*edge, 10 ** rng.uniform(-4, 0), 10 ** rng.uniform(0, 4))]
 
 
 def corners(form: Format, alpha: float) -> list[float]:
-    """Magnitudes where something happens: ends of the format, x^2 overflowing, the bend, saturation."""
+    """Magnitudes around the limits of the format, the overflow of x^2, the bend of f and saturation."""
     square = math.sqrt(form.largest)
     ends = [form.smallest, 3 * form.smallest, form.smallest_normal - form.smallest, form.smallest_normal]
     ends += [form.largest / 2, form.largest, math.inf]
@@ -89,7 +89,7 @@ def randoms(form: Format, alpha: float, rng: random.Random) -> Iterator[float]:
 
 
 def inputs(dtype: str, alpha: float, rng: random.Random) -> list[float]:
-    """Every x for one alpha, without repeats; the positive ones are fewer: they are the easy half."""
+    """Every x for one alpha, without repeats. One magnitude in five also as a positive x."""
     form = FORMATS[dtype]
     magnitudes = [value for value in corners(form, alpha) if value]
     found = [
@@ -122,7 +122,7 @@ def write(path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(FIELDS)
-        writer.writerows(sorted(rows(), key=lambda row: row[:2]))  # stable: the order within a function and dtype stays
+        writer.writerows(sorted(rows(), key=lambda row: row[:2]))  # a stable sort
 
 
 if __name__ == "__main__":

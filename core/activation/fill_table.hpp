@@ -43,34 +43,24 @@ template <class L, Function F, Method M> constexpr Activation activation()
     return a;
 }
 
-using Functions = std::make_integer_sequence<int, function_count>;
-using Methods = std::make_integer_sequence<int, method_count>;
-using Types = std::make_integer_sequence<int, type_count>;
-
-template <class L, int T, int F, int... M> constexpr void fill_function(Kernels& k, std::integer_sequence<int, M...>)
-{
-    ((k.activations[F][T][M] = activation<L, Function(F), Method(M)>()), ...);
-}
-template <class L, int T, int... M> constexpr void fill_rsqrt(Kernels& k, std::integer_sequence<int, M...>)
-{
-    ((k.rsqrt[T][M] = L::template rsqrt<Method(M)>), ...);
-}
-template <class Isa, int T, int... F> constexpr void fill_type(Kernels& k, std::integer_sequence<int, F...>)
+template <class Isa, int T, int... M> constexpr void fill_type(Kernels& k, std::integer_sequence<int, M...>)
 {
     using L = Loops<typename stored<Type(T)>::type, Isa>;
-    (fill_function<L, T, F>(k, Methods()), ...);
-    fill_rsqrt<L, T>(k, Methods());
+    ((k.activations[int(Function::isrlu)][T][M] = activation<L, Function::isrlu, Method(M)>()), ...);
+    ((k.activations[int(Function::isru)][T][M] = activation<L, Function::isru, Method(M)>()), ...);
+    ((k.activations[int(Function::isru_sigmoid)][T][M] = activation<L, Function::isru_sigmoid, Method(M)>()), ...);
+    ((k.rsqrt[T][M] = L::template rsqrt<Method(M)>), ...);
 }
 template <class Isa, int... T> constexpr void fill_types(Kernels& k, std::integer_sequence<int, T...>)
 {
-    (fill_type<Isa, T>(k, Functions()), ...);
+    (fill_type<Isa, T>(k, std::make_integer_sequence<int, method_count>()), ...);
 }
 
 // A constant expression: the table is static data, so no code of this instruction set runs before dispatch.
 template <class Isa> constexpr Kernels fill_table(std::string_view name, const RecurrentKernels& recurrent)
 {
     Kernels k{name, {}, {}, &recurrent};
-    fill_types<Isa>(k, Types());
+    fill_types<Isa>(k, std::make_integer_sequence<int, type_count>());
     return k;
 }
 

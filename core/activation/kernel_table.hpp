@@ -7,7 +7,7 @@
 
 namespace isrlu {
 
-// To add a function: its name in these two lists, and its formula in formula.hpp.
+// To add a function: its name in these two lists, its formula in formula.hpp, a line in fill_type of fill_table.hpp.
 enum class Function { isrlu, isru, isru_sigmoid };
 constexpr std::string_view function_names[] = {"isrlu", "isru", "isru_sigmoid"};
 constexpr int function_count = std::size(function_names);

@@ -29,7 +29,7 @@ def replacing(path: Path, *, shared: bool = False) -> Iterator[BinaryIO]:
         beside.unlink(missing_ok=True)
 
 
-def encode_json(data: Mapping[str, Any]) -> bytes:
+def encode_json(data: Any) -> bytes:
     """JSON text. NumPy numbers become Python's; a NaN or infinity is a ValueError, since JSON has neither."""
     return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=_to_python).encode()
 

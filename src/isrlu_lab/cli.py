@@ -78,6 +78,9 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each training run.")] = None,
     engine: Annotated[str, typer.Option(help="What trains: local, ray, or ray:ADDRESS.")] = "local",
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="Train part I of N only; then merge.")] = None,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Make tables, figures and report from what is stored; train nothing.")
+    ] = False,
     data: Data = None,
 ) -> None:
     """Rebuild the paper's tables and figures on this machine and write the report."""
@@ -90,7 +93,9 @@ def reproduce(
     if listing:
         terminal.listing(console, registry.select(names or []))
         return
-    options = {"seeds": seeds, "engine": engine, "shard": shard, "data": data}
+    if stored and (engine != "local" or shard or again):
+        raise UserError("--stored trains and measures nothing: give it without --engine, --shard and --again")
+    options = {"seeds": seeds, "engine": engine, "shard": shard, "data": data, "stored": stored}
     if (engine, shard, data) != ("local", None, None):
         from isrlu_lab.experiments import study
 
@@ -176,7 +181,7 @@ def merge(
     """Take over the runs of other stores: of the shards of a grid, trained on other machines."""
     from isrlu_lab.experiments import results_command
 
-    results_command.merge(stores, out)
+    raise typer.Exit(results_command.merge(stores, out))
 
 
 @results.command("show")

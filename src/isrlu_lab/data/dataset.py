@@ -53,7 +53,7 @@ def read_folder(folder: Path) -> Dataset:
                 raise UserError(f"{path} is damaged: its SHA-256 is not the one in SHA256SUMS; fetch it again")
         arrays.append(parse_idx(content, str(path)))
     if sums == MNIST:
-        return Dataset("mnist", "MNIST", *arrays)
+        return Dataset("mnist", title("mnist"), *arrays)
     identity = hashlib.sha256("".join(sums.values()).encode()).hexdigest()[:12]
     return _checked(Dataset(f"idx-{identity}", f"IDX data '{folder.resolve().name}' (not MNIST)", *arrays), folder)
 
@@ -67,8 +67,17 @@ def digits() -> Dataset:
     scaled = zoom(images.reshape(-1, 8, 8) * (255 / 16), (1, 3.5, 3.5), order=1)
     order = np.random.default_rng(0).permutation(len(labels))
     images, labels = scaled.round().astype(np.uint8)[order], labels.astype(np.uint8)[order]
-    title = "scikit-learn digits scaled to 28x28 (not MNIST)"
-    return Dataset("digits", title, images[:1500], labels[:1500], images[1500:], labels[1500:])
+    return Dataset("digits", title("digits"), images[:1500], labels[:1500], images[1500:], labels[1500:])
+
+
+def title(identity: str) -> str:
+    """What tables and plots call a data set of which only the identity is known.
+
+    >>> title("idx-0123456789ab")
+    'IDX data idx-0123456789ab (not MNIST)'
+    """
+    known = {"mnist": "MNIST", "digits": "scikit-learn digits scaled to 28x28 (not MNIST)"}
+    return known.get(identity, f"IDX data {identity} (not MNIST)")
 
 
 def unpacked(path: Path) -> bytes:

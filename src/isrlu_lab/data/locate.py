@@ -24,11 +24,16 @@ def find(folder: str | Path | None = None, *, progress: Progress | None = None) 
     return here or str(cache_folder())
 
 
+def given(folder: str | Path | None = None) -> str | None:
+    """The folder of --data, else of ISRLU_DATA, else None."""
+    where = folder or os.environ.get("ISRLU_DATA")
+    return str(where) if where else None
+
+
 def at_hand(folder: str | Path | None = None) -> str | None:
     """The folder that was given, or the cache where it has MNIST; nothing is fetched."""
-    given = folder or os.environ.get("ISRLU_DATA")
-    if given:
-        return str(given)
+    if where := given(folder):
+        return where
     cache = cache_folder()
     return str(cache) if all(has(cache / name, digest) for name, digest in MNIST.items()) else None
 

@@ -65,6 +65,7 @@ EXPERIMENTS = (
         quick="2 min",
         full="5 h",
         module="isrlu_lab.experiments.mnist.table4",
+        trains=True,
     ),
     Experiment(
         name="table5",
@@ -73,6 +74,7 @@ EXPERIMENTS = (
         quick="3 min",
         full="7 h",
         module="isrlu_lab.experiments.mnist.table5",
+        trains=True,
     ),
     Experiment(
         name="approx",
@@ -81,6 +83,7 @@ EXPERIMENTS = (
         quick="25 s",
         full="30 min",
         module="isrlu_lab.experiments.mnist.approx",
+        trains=True,
     ),
     Experiment(
         name="alpha",
@@ -89,6 +92,7 @@ EXPERIMENTS = (
         quick="15 s",
         full="25 min",
         module="isrlu_lab.experiments.mnist.alpha",
+        trains=True,
     ),
     Experiment(
         name="rnn",
@@ -97,6 +101,7 @@ EXPERIMENTS = (
         quick="2 min",
         full="1 h",
         module="isrlu_lab.experiments.rnn",
+        trains=True,
     ),
 )
 

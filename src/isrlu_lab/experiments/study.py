@@ -1,4 +1,4 @@
-"""From rows of a table to the runs behind them: each over several seeds, as one grid, in one store for all tables."""
+"""From the rows of a table to their training runs: each row over several seeds, as one grid, in one store."""
 
 import dataclasses
 import hashlib
@@ -12,12 +12,16 @@ from isrlu_lab.errors import UserError
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.training.grid import make_engine, run_grid, shard
 from isrlu_lab.training.run_spec import RunSpec
-from isrlu_lab.training.run_store import Run, RunStore
+from isrlu_lab.training.run_store import Run, RunReader, RunStore
 from isrlu_lab.training.worker import Progress
 
 S = TypeVar("S", bound=RunSpec)
-FOLDER, STORE = "runs", "runs.sqlite"
-CANT_TELL = "The seeds can't tell: give more with --seeds."
+TRAIN_THEM = "train them by the same command without --stored or --shard"
+NEEDS_SEEDS = "There are too few seeds to tell: give more with --seeds."
+
+
+class NothingStored(UserError):
+    """With --stored: no run of the grid is stored."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class Study:
         if self.identity != "mnist":
             return f"This is not MNIST but {self.title}."
         if missing := sum(spec.hash not in self.finished for spec in self.specs()):
-            return f"{missing} of the {len(self.specs())} runs are missing: the same command trains them."
+            return f"{missing} of the {len(self.specs())} runs are missing: {TRAIN_THEM}."
         if any(len(self.of(row)) < len(self.seeds) for row in self.rows):
             return "Runs diverged: see the notes."
         return ""
@@ -102,9 +106,13 @@ class Study:
             notes.insert(0, "Quick preset: short runs, to show that everything works. It is no result.")
         failed = [run for run in self.runs.values() if run.status != "done"]
         notes += [f"{run.spec.label}, seed {run.spec.seed}: {run.status}, {run.reason}." for run in failed]
-        missing = len({spec.hash for spec in self.specs()} - set(self.runs))
+        missing = {spec.hash: spec for spec in self.specs() if spec.hash not in self.runs}
         if missing:
-            notes.append(f"{missing} runs of the grid are not there yet: merge the other shards, or run it without.")
+            seeds: dict[str, list[str]] = {}
+            for spec in missing.values():
+                seeds.setdefault(spec.label, []).append(str(spec.seed))
+            names = "; ".join(f"{label}, seed {', '.join(each)}" for label, each in seeds.items())
+            notes.append(f"{len(missing)} runs of the grid are missing ({names}): merge other shards, or {TRAIN_THEM}.")
         return notes
 
     @property
@@ -120,7 +128,7 @@ class Study:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise UserError for a mistake in what `carry_out` will take, before anything runs."""
+    """Raise UserError for a mistake in what `run_study` will take, before anything runs."""
     make_engine(options.get("engine") or "local", "", Path())
     if options.get("shard"):
         shard([], options["shard"])
@@ -128,26 +136,49 @@ def check_options(options: Mapping[str, Any]) -> None:
         data.load(options["data"])
 
 
-def carry_out(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
-    """Train what is not yet trained of these rows over so many seeds (or --seeds) and return all of it."""
+def run_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
+    """Train the runs of these rows that are not stored, over so many seeds (or --seeds); returns all of them."""
     options = context.options
+    seeds = options.get("seeds") or seeds
+    if context.stored:
+        return _stored_study(context, rows, seeds=seeds)
     source, reason = data.find_or_digits(options.get("data"))
     if reason:
         context.folder.warn(f"{reason}; trains on scikit-learn's digits instead")
     found = data.load(source)
-    study = Study(list(rows), list(range(options.get("seeds") or seeds)), {}, found.identity, found.title, context.full)
+    study = Study(list(rows), list(range(seeds)), {}, found.identity, found.title, context.full)
     grid = study.specs()
     mine = shard(grid, options["shard"]) if options.get("shard") else grid
-    folder = context.folder.path.resolve().parent / FOLDER  # Ray's workers are in folders of their own
-    engine = make_engine(options.get("engine") or "local", source, folder / "checkpoints")
-    with RunStore(folder / STORE) as store:
-        run_grid(mine, store, engine, _Teller(context, mine, store))
+    output = context.folder.output
+    engine = make_engine(options.get("engine") or "local", source, output.checkpoints)
+    with RunStore(output) as store:
+        run_grid(mine, store, engine, _GridProgress(context, mine, store))
         study = dataclasses.replace(study, runs=store.find(grid))
     if mine and not any(study.of(row) for row in rows):
         raise UserError(f"no run finished: {'; '.join(sorted({run.reason for run in study.runs.values()}))}")
     for run in study.crashed:
         which = f"{run.spec.label}, seed {run.spec.seed}"
         context.folder.warn(f"{which}: crashed, {run.reason}; the same command tries again")
+    return study
+
+
+def _stored_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
+    """The study of stored runs, on the given data or else on the data that most of them have; raises NothingStored."""
+    if not context.folder.output.runs.exists():
+        raise NothingStored(f"no such store of runs: {context.folder.output.runs}")
+    given = data.given(context.options.get("data"))
+    with RunReader(context.folder.output.runs) as store:
+        if given:
+            loaded = data.load(given)
+            titles = {loaded.identity: loaded.title}
+        else:
+            identities = ("mnist", *(run.spec.data for run in store.all(warn=lambda _: None)))
+            titles = {each: data.title(each) for each in identities}
+        studies = [Study(list(rows), list(range(seeds)), {}, *each, context.full) for each in titles.items()]
+        studies = [dataclasses.replace(each, runs=store.find(each.specs())) for each in studies]
+    study = max(studies, key=lambda each: len(each.runs))
+    if not any(study.of(row) for row in rows):
+        raise NothingStored(f"none of the {len(study.specs())} runs is stored in {context.folder.output.runs}")
     return study
 
 
@@ -163,13 +194,8 @@ def is_current(environment: Mapping[str, Any], context: Context, rows: Sequence[
     return stored.get("grid") == Study(list(rows), list(range(stored["seeds"])), {}, identity, "", context.full).digest
 
 
-def store_path(out: Path) -> Path:
-    """The store of runs in an output folder."""
-    return out / FOLDER / STORE
-
-
-class _Teller:
-    """Tells the frame how far the grid is, in runs."""
+class _GridProgress:
+    """Reports the progress of a grid, counted in runs."""
 
     def __init__(self, context: Context, specs: Sequence[RunSpec], store: RunStore) -> None:
         self._context, self._total = context, len(specs)

@@ -11,9 +11,8 @@ from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import numbers, registry
 from isrlu_lab.experiments.experiment import VERDICTS, Cell, Claim, Column, Experiment, Result, Table
 from isrlu_lab.experiments.result_store import PRESETS, Damaged, Record, Store, load_svg
-from isrlu_lab.experiments.result_store import write as write_file
-
-NAME = "report.html"
+from isrlu_lab.output_folder import OutputFolder
+from isrlu_lab.output_folder import write as write_file
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,14 @@ class Section:
 
 def write(out: Path, warn: Callable[[str], None]) -> Path:
     """Write the report of the results under `out` and return its path; damaged files are told to `warn`."""
-    return write_file(out / NAME, render(collect(out, warn)).encode())
+    return write_file(OutputFolder(out).report, render(collect(out, warn)).encode())
 
 
 def collect(out: Path, warn: Callable[[str], None]) -> list[Section]:
     """Every experiment of the registry with its result, the full preset before the quick one."""
     if not out.is_dir():
         raise UserError(f"no results in {out}: run `isrlu reproduce` first, or give the folder with --out")
-    store = Store(out, warn)
+    store = Store(OutputFolder(out), warn)
     return [_section(store, entry) for entry in registry.EXPERIMENTS]
 
 

@@ -64,8 +64,8 @@ def make_engine(name: str, source: str, checkpoints: Path, *, workers: int = 0, 
 def shard(specs: Sequence[RunSpec], part: str) -> list[RunSpec]:
     """Part "i/n" of a grid, for machines that share nothing; all n parts together are the grid, none overlap.
 
-    >>> from isrlu_lab.training.mnist.mnist_spec import Spec
-    >>> [spec.seed for spec in shard([Spec(seed=seed) for seed in range(5)], "2/3")]
+    >>> from isrlu_lab.training.mnist.mnist_spec import MnistSpec
+    >>> [spec.seed for spec in shard([MnistSpec(seed=seed) for seed in range(5)], "2/3")]
     [1, 4]
     """
     try:

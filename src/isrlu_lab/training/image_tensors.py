@@ -7,7 +7,7 @@ from torch import Tensor
 from isrlu_lab.data import Dataset
 
 
-class Arrays:
+class ImageTensors:
     """The data whole and ready: images [n, 1, 28, 28] in [0, 1], channels last, and labels."""
 
     def __init__(self, data: Dataset) -> None:

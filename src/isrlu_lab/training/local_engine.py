@@ -20,7 +20,7 @@ from isrlu_lab import environment
 from isrlu_lab.training.checkpoint import CannotSave
 from isrlu_lab.training.run_spec import RunSpec
 from isrlu_lab.training.run_store import Run
-from isrlu_lab.training.worker import TRIES, Progress, become_worker, execute, lost
+from isrlu_lab.training.worker import TRIES, Progress, crashed_run, execute, set_up_worker
 
 _CONTEXT = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
 
@@ -57,7 +57,7 @@ class LocalEngine:
                         if tries[spec.hash] < TRIES:
                             waiting.appendleft(spec)
                         else:
-                            yield lost(spec, message)
+                            yield crashed_run(spec, message)
         finally:
             for worker in workers:
                 worker.stop()
@@ -106,17 +106,17 @@ class _Worker:
 def _serve(connection: Connection, source: str, checkpoints: Path, threads: int) -> None:
     threading.Thread(target=_die_with_parent, daemon=True).start()
     from isrlu_lab.data import load
-    from isrlu_lab.training.image_tensors import Arrays
+    from isrlu_lab.training.image_tensors import ImageTensors
 
-    become_worker(threads)
-    arrays = Arrays(load(source))
+    set_up_worker(threads)
+    tensors = ImageTensors(load(source))
     while True:
         try:
             spec = connection.recv()
         except EOFError:
             return
         try:
-            connection.send(execute(spec, arrays, checkpoints, connection.send))
+            connection.send(execute(spec, tensors, checkpoints, connection.send))
         except CannotSave as error:
             connection.send(error)
 

@@ -16,7 +16,7 @@ from isrlu_lab.errors import UserError
 from isrlu_lab.training.checkpoint import CannotSave
 from isrlu_lab.training.run_spec import RunSpec
 from isrlu_lab.training.run_store import Run
-from isrlu_lab.training.worker import TRIES, Progress, become_worker, execute, lost, reason_of
+from isrlu_lab.training.worker import TRIES, Progress, crashed_run, execute, reason_of, set_up_worker
 
 try:
     import ray
@@ -84,14 +84,14 @@ class RayEngine:
                         raise error.cause from None
                     yield Run(spec, "crashed", reason_of(error.cause), environment=environment.capture())
                 except ray.exceptions.RayError as error:
-                    yield lost(spec, f"its worker died ({type(error).__name__})")
+                    yield crashed_run(spec, f"its worker died ({type(error).__name__})")
         finally:
             if started:
                 ray.shutdown()
 
 
 def _task(spec: RunSpec, data: object, checkpoints: Path, threads: int) -> Run:
-    from isrlu_lab.training.image_tensors import Arrays
+    from isrlu_lab.training.image_tensors import ImageTensors
 
-    become_worker(threads)
-    return execute(spec, Arrays(data), checkpoints if checkpoints.is_dir() else None)  # type: ignore[arg-type]
+    set_up_worker(threads)
+    return execute(spec, ImageTensors(data), checkpoints if checkpoints.is_dir() else None)  # type: ignore[arg-type]

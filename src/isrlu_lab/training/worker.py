@@ -14,7 +14,7 @@ import torch
 from isrlu_lab import environment
 from isrlu_lab.errors import UserError
 from isrlu_lab.training.checkpoint import CannotSave, DamagedCheckpoint
-from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.run_spec import RunSpec
 from isrlu_lab.training.run_store import Run
 
@@ -44,7 +44,7 @@ class Diverged(Exception):
         self.history = history
 
 
-def become_worker(threads: int) -> None:
+def set_up_worker(threads: int) -> None:
     """Set this process up for training: torch's threads, and memory that stays with the process."""
     torch.set_num_threads(threads)
     keep_memory()
@@ -59,7 +59,7 @@ def keep_memory() -> None:
 
 
 def execute(
-    spec: RunSpec, arrays: Arrays, checkpoints: Path | None, tell: Callable[[Progress], None] = lambda _: None
+    spec: RunSpec, tensors: ImageTensors, checkpoints: Path | None, tell: Callable[[Progress], None] = lambda _: None
 ) -> Run:
     """Train `spec`, from its checkpoint if there is a whole one; a run that diverges or fails is returned as such.
 
@@ -73,7 +73,7 @@ def execute(
     captured = {**environment.capture(), "threads": torch.get_num_threads()}
     checkpoint = checkpoint_path(checkpoints, spec) if checkpoints else None
     try:
-        history = trainer.train(spec, arrays, checkpoint=checkpoint, watch=watch)
+        history = trainer.train(spec, tensors, checkpoint=checkpoint, watch=watch)
     except Diverged as error:
         return Run(spec, "diverged", str(error), {"history": dataclasses.asdict(error.history)}, captured)
     except CannotSave:
@@ -81,7 +81,7 @@ def execute(
     except DamagedCheckpoint:
         assert checkpoint  # it was read
         checkpoint.unlink()
-        return execute(spec, arrays, checkpoints, tell)
+        return execute(spec, tensors, checkpoints, tell)
     except Exception as error:  # one run that fails must not stop the others
         return Run(spec, "crashed", reason_of(error), environment=captured)
     return Run(spec, "done", "", {**trainer.summary(history), "history": dataclasses.asdict(history)}, captured)
@@ -103,6 +103,6 @@ def checkpoint_path(folder: Path, spec: RunSpec) -> Path:
     return folder / f"{spec.hash}.pt"
 
 
-def lost(spec: RunSpec, reason: str) -> Run:
+def crashed_run(spec: RunSpec, reason: str) -> Run:
     """The record of a run whose worker died again and again."""
     return Run(spec, "crashed", f"{reason}, {TRIES} times", environment=environment.capture())

@@ -23,7 +23,7 @@ class Ranks:
         self.rank = dist.get_rank() if count > 1 else 0
 
     @classmethod
-    def of_torchrun(cls) -> Self:
+    def from_environment(cls) -> Self:
         """Those that torchrun started; else one."""
         count = os.environ.get("WORLD_SIZE", "1")
         if not count.isdecimal():

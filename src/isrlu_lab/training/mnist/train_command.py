@@ -13,7 +13,7 @@ from isrlu_lab import data as datasets
 from isrlu_lab import environment
 from isrlu_lab.atomic_files import try_to_write, write_json
 from isrlu_lab.errors import UserError
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 
 
 def train_one(
@@ -26,20 +26,20 @@ def train_one(
     tensorboard: Path | None,
 ) -> int:
     """Train what `options` specify; returns the exit code, 1 where the run diverged."""
-    from isrlu_lab.training.image_tensors import Arrays
+    from isrlu_lab.training.image_tensors import ImageTensors
     from isrlu_lab.training.mnist import distributed
     from isrlu_lab.training.mnist.train_mnist import History, progress, summary, train
     from isrlu_lab.training.worker import Diverged, keep_memory
 
-    Spec.from_json(options)  # a mistake is told before any data is fetched
+    MnistSpec.from_json(options)  # a mistake is told before any data is fetched
     events = tensorboard / "events" if tensorboard else None
     for path, option in ((output, "--json"), (checkpoint, "--checkpoint"), (events, "--tensorboard")):
         if path:
             try_to_write(path, option)
     source, reason = datasets.find_or_digits(data)
     loaded = datasets.load(source)
-    spec = Spec.from_json({**options, "data": loaded.identity})
-    ranks = distributed.Ranks.of_torchrun()
+    spec = MnistSpec.from_json({**options, "data": loaded.identity})
+    ranks = distributed.Ranks.from_environment()
     used = distributed.threads(threads)
     keep_memory()
     if ranks.first:
@@ -61,7 +61,7 @@ def train_one(
     status = {"status": "done", "reason": ""}
     try:
         with live:
-            history = train(spec, Arrays(loaded), checkpoint=checkpoint, watch=watch, ranks=ranks)
+            history = train(spec, ImageTensors(loaded), checkpoint=checkpoint, watch=watch, ranks=ranks)
         numbers = summary(history)
     except Diverged as error:
         history, numbers, status = error.history, {}, {"status": "diverged", "reason": str(error)}

@@ -107,7 +107,7 @@ def test_a_row_that_is_no_run_is_named_with_its_store(
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/runs.json")), ids=lambda path: path.parent.name)
-def test_stored_runs_load(folder: OutputFolder, folder: Path) -> None:
+def test_stored_runs_load(folder: OutputFolder, path: Path) -> None:
     runs = json.loads(path.read_text())["runs"]
     with RunStore(folder) as store:
         for run in runs:

@@ -16,10 +16,9 @@ from isrlu._missing import install_hint
 from isrlu_lab import environment
 from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import registry, terminal
-from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.context import Context, NothingStored
 from isrlu_lab.experiments.experiment import Experiment, Result
 from isrlu_lab.experiments.result_store import Damaged, Record, Store
-from isrlu_lab.experiments.study import NothingStored
 from isrlu_lab.output_folder import OutputFolder, StoreError
 
 FAILED, INTERRUPTED = 1, 130

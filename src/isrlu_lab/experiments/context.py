@@ -4,11 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from isrlu_lab.errors import UserError
 from isrlu_lab.experiments.experiment import Figure, Result
 from isrlu_lab.experiments.result_store import Folder
 
 if TYPE_CHECKING:
     import matplotlib.figure
+
+
+class NothingStored(UserError):
+    """With --stored: none of the training runs that the experiment needs is stored."""
 
 
 def _silent(text: str, done: float | None = None, total: float | None = None) -> None:

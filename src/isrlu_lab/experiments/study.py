@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from isrlu_lab import data
 from isrlu_lab.errors import UserError
-from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.context import Context, NothingStored
 from isrlu_lab.training.grid import make_engine, run_grid, shard
 from isrlu_lab.training.run_spec import RunSpec
 from isrlu_lab.training.run_store import Run, RunReader, RunStore
@@ -18,10 +18,6 @@ from isrlu_lab.training.worker import Progress
 S = TypeVar("S", bound=RunSpec)
 TRAIN_THEM = "train them by the same command without --stored or --shard"
 NEEDS_SEEDS = "There are too few seeds to tell: give more with --seeds."
-
-
-class NothingStored(UserError):
-    """With --stored: no run of the grid is stored."""
 
 
 @dataclass(frozen=True)

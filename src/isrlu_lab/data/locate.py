@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
-from isrlu_lab.data.dataset import MNIST, Dataset, digits, read_folder
-from isrlu_lab.data.download import NoSource, Progress, fetch, has
+from isrlu_lab.data.dataset import Dataset, digits, read_folder
+from isrlu_lab.data.download import NoSource, Progress, fetch
+from isrlu_lab.errors import UserError
 
 DIGITS = "digits"  # in place of a folder: scikit-learn's embedded digits
 
@@ -35,7 +36,10 @@ def at_hand(folder: str | Path | None = None) -> str | None:
     if where := given(folder):
         return where
     cache = cache_folder()
-    return str(cache) if all(has(cache / name, digest) for name, digest in MNIST.items()) else None
+    try:
+        return str(cache) if load(cache).is_mnist else None
+    except UserError:  # absent or damaged
+        return None
 
 
 def find_or_digits(folder: str | Path | None = None) -> tuple[str, str]:

@@ -240,10 +240,8 @@ def test_missing_rows_give_no_verdict() -> None:
     assert verdicts(partial) == ["not run"] * 5 and not partial.complete
     assert tables.accuracy(partial, "Table 4").rows[3][3] is None
     notes = " ".join(partial.notes)
-    assert (
-        "9 runs of the grid are missing (ReLU, pkeep 0.4, seed 1, 2, 3, 4; ReLU, pkeep 0.25, seed" in notes
-        and "diverged, the loss is nan at step 7" in notes
-    )
+    names = "ReLU, pkeep 0.25, seed 0, 1, 2, 3, 4; ReLU, pkeep 0.4, seed 1, 2, 3, 4"
+    assert f"9 runs of the grid are missing ({names})" in notes and "diverged, the loss is nan at step 7" in notes
 
 
 def test_one_missing_run_gives_no_verdict() -> None:

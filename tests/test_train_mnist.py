@@ -199,7 +199,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
     torch.manual_seed(123)  # whatever happened to the global generator in between
     seen: list[int] = []
     resumed = train(spec, tensors, checkpoint=path, watch=lambda history, rate: seen.append(history.test_steps[-1]))
-    whole_epochs = 2 * ((stop_at - 1) // 2)  # looks at the test set that the checkpoint holds
+    whole_epochs = 2 * ((stop_at - 1) // 2)  # evaluations that the checkpoint holds
     assert seen == resumed.test_steps[whole_epochs:], "what the checkpoint holds is not trained again"
     assert same(resumed, train(spec, tensors))
     assert same(resumed, train(spec, tensors, checkpoint=path)), "a finished run is not trained further"
@@ -215,7 +215,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, tensors: ImageTensors) ->
     path = tmp_path / "run.pt"
     train(SMALL, tensors, checkpoint=path)
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(UserError, match=r"run\.pt is damaged .*: delete it to start this run anew"):
+    with pytest.raises(UserError, match=r"run\.pt is damaged .*: delete it to start this run again"):
         train(SMALL, tensors, checkpoint=path)
     with pytest.raises(UserError, match=r"cannot read the checkpoint .*: Is a directory"):
         train(SMALL, tensors, checkpoint=tmp_path)

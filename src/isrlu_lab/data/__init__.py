@@ -1,4 +1,4 @@
-"""MNIST and data of its form, wherever it can be had: a folder, the cache, a mirror, npm, or scikit-learn's digits."""
+"""MNIST, or data in its format, from a folder, the cache, a mirror, npm, or scikit-learn's digits."""
 
 from isrlu_lab.data.dataset import Dataset, digits, read_folder, title
 from isrlu_lab.data.locate import DIGITS, at_hand, find, find_or_digits, given, load

@@ -1,4 +1,4 @@
-"""Four arrays and what they are: read from a folder of IDX files, or made from scikit-learn's digits."""
+"""A data set: read from a folder of IDX files, or made from scikit-learn's digits."""
 
 import functools
 import gzip
@@ -72,7 +72,7 @@ def _read(
 
 
 def digits() -> Dataset:
-    """scikit-learn's 1,797 embedded digits of 8x8 pixels, scaled to 28x28: what there is where nothing else is."""
+    """The 1,797 digits of 8x8 pixels that scikit-learn includes, scaled to 28x28."""
     from scipy.ndimage import zoom
     from sklearn.datasets import load_digits
 

@@ -1,4 +1,4 @@
-"""Where the data is: --data, else ISRLU_DATA, else the platform's cache, else fetched, else scikit-learn's digits."""
+"""Locate the data: --data, else ISRLU_DATA, else the platform's cache, else a download, else scikit-learn's digits."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ def cache_folder() -> Path:
 
 
 def find(folder: str | Path | None = None, *, progress: Progress | None = None) -> str:
-    """The folder that `load` is to read, fetched into the cache if need be; NoSource where there is none."""
+    """The folder for `load`, downloaded into the cache if necessary; raises NoSource."""
     here = at_hand(folder)
     if here is None:
         fetch(cache_folder(), progress=progress)
@@ -32,7 +32,7 @@ def given(folder: str | Path | None = None) -> str | None:
 
 
 def at_hand(folder: str | Path | None = None) -> str | None:
-    """The folder that was given, or the cache where it has MNIST; nothing is fetched."""
+    """The given folder, or the cache if it holds MNIST, or None; downloads nothing."""
     if where := given(folder):
         return where
     cache = cache_folder()
@@ -43,7 +43,7 @@ def at_hand(folder: str | Path | None = None) -> str | None:
 
 
 def find_or_digits(folder: str | Path | None = None) -> tuple[str, str]:
-    """As `find`, but scikit-learn's digits where no source is left; and the reason, "" where the data was found."""
+    """As `find`, with scikit-learn's digits as the last resort; also the reason for them, else ""."""
     try:
         return find(folder), ""
     except NoSource as error:

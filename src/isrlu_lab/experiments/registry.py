@@ -107,7 +107,7 @@ EXPERIMENTS = (
 
 
 def select(names: Sequence[str]) -> list[Experiment]:
-    """The experiments of these names, in the paper's order; all of them where no name is given."""
+    """The experiments of these names, in the paper's order; all of them if no name is given."""
     known = {entry.name: entry for entry in EXPERIMENTS}
     for name in names:
         if name not in known:
@@ -121,7 +121,7 @@ def is_current(entry: Experiment, environment: Mapping[str, Any], context: Conte
     """Whether a stored result, known by its environment, is what the context asks for."""
     try:
         check = getattr(importlib.import_module(entry.module), "is_current", None)
-    except ImportError:  # a result outlives the package that it was made with
+    except ImportError:  # a stored result stays valid without the packages that made it
         return True
     return check is None or check(environment, context)
 

@@ -174,7 +174,7 @@ def _set_aside(path: Path, error: Exception) -> Damaged:
 
 
 def load_svg(path: Path) -> bytes:
-    """A figure's file; ValueError where there is none, or it is no SVG."""
+    """The content of a figure's file; ValueError if it is missing or no SVG."""
     try:
         content = path.read_bytes()
         if ElementTree.fromstring(content).tag.rpartition("}")[2] == "svg":

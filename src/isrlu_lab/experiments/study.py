@@ -22,7 +22,7 @@ NEEDS_SEEDS = "There are too few seeds to tell: give more with --seeds."
 
 @dataclass(frozen=True)
 class Row(Generic[S]):
-    """A row of a table: a run but for its seed and data, and what the paper found (accuracy in percent, loss x 100)."""
+    """A row of a table: a run without seed and data, and the paper's numbers (accuracy in percent, loss x 100)."""
 
     spec: S
     accuracy: float | None = None
@@ -62,7 +62,7 @@ class Study:
 
     @property
     def finished(self) -> set[str]:
-        """Hashes of the runs that are over: done or diverged."""
+        """Hashes of the runs that are done or diverged."""
         return {key for key, run in self.runs.items() if run.status != "crashed"}
 
     @property
@@ -75,7 +75,7 @@ class Study:
 
     @property
     def no_verdict(self) -> str:
-        """Why the paper's claims can't be judged by these runs; "" where they can."""
+        """Why these runs cannot decide the paper's claims; "" if they can."""
         if not self.full:
             return "The quick preset trains too little to tell: run it with --full."
         if self.identity != "mnist":
@@ -88,14 +88,14 @@ class Study:
 
     @property
     def marks(self) -> str:
-        """[quick preset; other data]: what every table and figure made of such runs must say."""
+        """[quick preset; other data]: appended to the caption of every table and figure of such runs."""
         found = [] if self.full else ["quick preset"]
         found += [] if self.identity == "mnist" else [self.title]
         return f" [{'; '.join(found)}]" if found else ""
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know before the numbers: the data, the preset, what is missing and what failed."""
+        """Notes on the runs: preset, data, failures, missing runs."""
         runs = sum(len(self.of(row)) for row in self.rows)
         notes = [f"Data: {self.title}. {runs} runs, seeds {', '.join(map(str, self.seeds))}."]
         if not self.full:
@@ -113,13 +113,13 @@ class Study:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What `is_current` reads later."""
+        """The record that `is_current` reads in a later command."""
         runs = {"complete": self.complete, "seeds": len(self.seeds), "data": self.identity, "grid": self.digest}
         return {"runs": {**runs, "crashed": len(self.crashed)}}
 
     @property
     def digest(self) -> str:
-        """Of all the grid's hashes: another one where a row, a seed or the data is another."""
+        """Digest of all hashes of the grid; it changes with any row, seed or data."""
         return hashlib.sha256(" ".join(spec.hash for spec in self.specs()).encode()).hexdigest()[:16]
 
 
@@ -179,13 +179,13 @@ def _stored_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study
 
 
 def is_current(environment: Mapping[str, Any], context: Context, rows: Sequence[Row], *, seeds: int) -> bool:
-    """Whether a stored result has all runs of these rows, as many seeds as asked for, and the data now at hand."""
+    """Whether a stored result has all runs of these rows, enough seeds, and the data of this command."""
     stored = environment.get("runs", {})
     if not stored.get("complete") or stored["seeds"] < (context.options.get("seeds") or seeds):
         return False
     source = data.at_hand(context.options.get("data"))
     if source is None and stored["data"] == data.DIGITS:
-        return False  # MNIST may be in reach by now
+        return False  # MNIST may be available now
     identity = data.load(source).identity if source else stored["data"]
     return stored.get("grid") == Study(list(rows), list(range(stored["seeds"])), {}, identity, "", context.full).digest
 

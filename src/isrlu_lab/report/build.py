@@ -17,7 +17,7 @@ from isrlu_lab.output_folder import write as write_file
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment in the report: run or not, and if not, why."""
+    """One experiment in the report: its result, or why there is none."""
 
     entry: Experiment
     record: Record | None
@@ -39,7 +39,7 @@ class Section:
 
 
 def write(out: Path, warn: Callable[[str], None]) -> Path:
-    """Write the report of the results under `out` and return its path; damaged files are told to `warn`."""
+    """Write the report of the results under `out` and return its path; damaged files are reported to `warn`."""
     return write_file(OutputFolder(out).report, render(collect(out, warn)).encode())
 
 
@@ -104,7 +104,7 @@ def _code(text: str) -> str:
 
 
 def _bar_width(table: Table, column: Column, cell: Cell) -> float | None:
-    """Length of a cell's bar in percent of the table's longest; None where no bar belongs."""
+    """Length of a cell's bar in percent of the table's longest; None if it has no bar."""
     if not column.bar or not isinstance(cell, (int, float)):
         return None
     cells = [other for row in table.rows for other, of in zip(row, table.columns, strict=True) if of.bar]

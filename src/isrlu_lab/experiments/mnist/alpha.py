@@ -40,13 +40,13 @@ def is_current(environment: Mapping[str, Any], context: Context) -> bool:
 
 
 def rows(full: bool) -> list[Row]:
-    """Each alpha fixed and learned, in turn (quick: alpha 1 alone)."""
+    """Each alpha, fixed and then learned (quick: only alpha 1)."""
     fixed = [table4.fixed_alpha(full, alpha) for alpha in ((1.0, 3.0) if full else (1.0,))]
     return [Row(dataclasses.replace(spec, learnable=learnable)) for spec in fixed for learnable in (False, True)]
 
 
 def _ends(found: Study, learned: Sequence[Row]) -> list[Table]:
-    """Where each layer's alpha ends; no table where no such run is done."""
+    """The final alpha of each layer; no table if no such run is done."""
     columns = [
         Column("start"),
         Column("hidden layer"),

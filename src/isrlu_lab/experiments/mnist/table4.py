@@ -65,7 +65,7 @@ def rows(full: bool, width: int) -> list[Row]:
 
 
 def fixed_alpha(full: bool, alpha: float) -> MnistSpec:
-    """ISRLU at pkeep 0.4, which other experiments compare with; in the tutorial's width where there are both."""
+    """ISRLU at pkeep 0.4, which other experiments compare with; in the tutorial's width if the preset has both."""
     specs = (row.spec for row in rows(full, WIDTHS[full][-1]))
     return next(each for each in specs if (each.activation, each.alpha, each.pkeep) == ("isrlu", alpha, 0.4))
 

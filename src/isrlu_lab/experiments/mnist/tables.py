@@ -56,7 +56,7 @@ def _accuracy_row(study: Study, row: Row, with_paper: bool) -> list[Cell]:
 
 
 def _mean(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """Mean and half of its confidence interval, each None where there are too few values."""
+    """Mean and half of its confidence interval, each None if there are too few values."""
     if not values:
         return None, None
     found = stats.mean(values)
@@ -75,7 +75,7 @@ def compare(study: Study, pairs: Sequence[tuple[Row, Row]], key: str) -> list[st
 
 
 def significance(study: Study, pairs: Sequence[tuple[Row, Row]], caption: str) -> list[Table]:
-    """Which differences in accuracy are significant; no table where there are not two seeds."""
+    """Which differences in accuracy are significant; no table with fewer than two seeds."""
     names = [(f"{a.spec.name} − {b.spec.name}", _pkeep(a)) for a, b in pairs]
     found = [(*name, each) for name, each in zip(names, compare(study, pairs, "best_accuracy"), strict=True)]
     return difference_table.table(caption + study.marks, ("pair", "pkeep"), "difference in accuracy, points", found)

@@ -1,4 +1,4 @@
-"""What a training run of the paper's networks is."""
+"""The specification of a training run of the paper's networks."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -65,7 +65,7 @@ class MnistSpec(RunSpec):
             check(getattr(self, name) >= least, f"{name} must be at least {least}, got {getattr(self, name)!r}")
         object.__setattr__(self, "width", self.width or ARCHITECTURES[self.architecture])
         if self.activation == "relu":
-            object.__setattr__(self, "alpha", 1.0)  # so that it can't make two runs out of one
+            object.__setattr__(self, "alpha", 1.0)  # two values would make two runs of one
 
     @property
     def name(self) -> str:

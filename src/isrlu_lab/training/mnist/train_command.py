@@ -1,4 +1,4 @@
-"""`isrlu train`: one run with a live line."""
+"""`isrlu train`: one run with a progress line."""
 
 import dataclasses
 import math
@@ -25,13 +25,13 @@ def train_one(
     output: Path | None,
     tensorboard: Path | None,
 ) -> int:
-    """Train what `options` specify; returns the exit code, 1 where the run diverged."""
+    """Train the run that `options` specify; returns the exit code, 1 if it diverged."""
     from isrlu_lab.training.image_tensors import ImageTensors
     from isrlu_lab.training.mnist import distributed
     from isrlu_lab.training.mnist.train_mnist import History, progress, summary, train
     from isrlu_lab.training.worker import Diverged, keep_memory
 
-    MnistSpec.from_json(options)  # a mistake is told before any data is fetched
+    MnistSpec.from_json(options)  # reports a mistake before any data is downloaded
     events = tensorboard / "events" if tensorboard else None
     for path, option in ((output, "--json"), (checkpoint, "--checkpoint"), (events, "--tensorboard")):
         if path:
@@ -49,7 +49,7 @@ def train_one(
     board = _board(tensorboard if ranks.first else None)
 
     console = Console(quiet=not ranks.first, highlight=False, soft_wrap=True)
-    live = console.status("starts", refresh_per_second=2)  # on a terminal alone
+    live = console.status("starts", refresh_per_second=2)  # only on a terminal
 
     def watch(history: History, rate: float) -> None:
         line = f"{progress(spec, history, rate)[2]}, {rate:,.0f} images/s"
@@ -81,7 +81,7 @@ def train_one(
 
 
 def _board(folder: Path | None) -> Callable[[Any], None]:
-    """A function that writes a history's last point to TensorBoard; nothing where no folder is given."""
+    """A function that writes the last point of a history to TensorBoard, or does nothing without a folder."""
     if folder is None:
         return lambda _: None
     try:

@@ -1,8 +1,8 @@
 """One training run: Adam, learning rate 0.0001 + 0.003 exp(-step / 2000), batches drawn by shuffled epoch.
 
-Everything random in an epoch is drawn from (seed, epoch, rank), so a run that goes on from its last epoch's checkpoint
-needs no state of a generator and ends with the same bits as one that was never interrupted (same machine, same number
-of threads). Under torchrun each rank takes its share of every batch (DistributedDataParallel).
+All random numbers of an epoch come from (seed, epoch, rank). A run that resumes from a checkpoint therefore needs no
+generator state and ends with the same bits as an uninterrupted one (same machine, same number of threads).
+Under torchrun each rank takes its share of every batch (DistributedDataParallel).
 """
 
 import math
@@ -32,7 +32,7 @@ TRACKED = 1000  # test images over which each hidden unit's activation is averag
 
 @dataclass
 class History:
-    """What a run leaves behind, as plain lists; losses are mean cross-entropies, accuracies are in percent."""
+    """What a run records, as plain lists. Losses are mean cross-entropies, accuracies are in percent."""
 
     train_steps: list[int] = field(default_factory=list)
     train_loss: list[float] = field(default_factory=list)  # mean over the steps since the one before
@@ -44,7 +44,7 @@ class History:
     unit_median: list[list[float]] = field(default_factory=list)
     alphas: list[list[float]] = field(default_factory=list)  # per epoch and layer, where alpha is learned
     steps_per_epoch: int = 0
-    seconds: float = 0.0  # of training and evaluation, over all sittings
+    seconds: float = 0.0  # of training and evaluation, summed over resumed processes
 
 
 Watch = Callable[[History, float], None]  # called after each point of the training loss: so far, images/s
@@ -79,7 +79,7 @@ def learning_rate(step: int) -> float:
 
 
 class _Run:
-    """A run's state: where it is, its network and optimiser, and what it has seen."""
+    """The state of a run: position, network, optimiser and history."""
 
     def __init__(self, spec: MnistSpec, tensors: ImageTensors, ranks: Ranks) -> None:
         self.spec, self.tensors, self.ranks = spec, tensors, ranks
@@ -188,7 +188,7 @@ class _Run:
 
 
 def summary(history: History) -> dict[str, Any]:
-    """The numbers that tables are made of: highest accuracy, final loss times 100 as in the paper."""
+    """The `numbers` of the result: highest accuracy, final loss times 100 as in the paper."""
     return {
         "best_accuracy": max(history.test_accuracy),
         "final_accuracy": history.test_accuracy[-1],
@@ -198,7 +198,7 @@ def summary(history: History) -> dict[str, Any]:
 
 
 def progress(spec: MnistSpec, history: History, rate: float) -> tuple[float, float, str]:
-    """How far a run is, of what `watch` was told."""
+    """Share done, rate and text of a `Progress`, from the arguments of `watch`."""
     step, steps = history.train_steps[-1], spec.epochs * history.steps_per_epoch
     epoch = round(step / history.steps_per_epoch, 2)
     test = f", test {history.test_accuracy[-1]:.2f} %" if history.test_accuracy else ""

@@ -1,4 +1,4 @@
-"""What a training run of a recurrent network is."""
+"""The specification of a training run of a recurrent network."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +8,7 @@ from isrlu_lab.training.run_spec import Number, RunSpec, check
 TASKS = {"rows": "images by rows", "adding": "adding problem"}
 LAYERS = ("LSTM", "GRU")
 GATES = {"isru": "ISRU", "exact": "sigmoid and tanh"}
-MADE = "made"  # the identity of data that is drawn from the seed
+MADE = "made"  # identity of data that is generated from the seed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ class History:
     steps: list[int] = field(default_factory=list)
     loss: list[float] = field(default_factory=list)  # of training, mean over the steps since the evaluation before
     score: list[float] = field(default_factory=list)  # accuracy in percent, or mean squared error
-    seconds: float = 0.0  # of training and testing, over all sittings
+    seconds: float = 0.0  # of training and testing, summed over resumed processes
 
 
 class Network(nn.Module):
@@ -94,12 +94,12 @@ def train(
 
 
 def summary(history: History) -> dict[str, Any]:
-    """The numbers that tables are made of."""
+    """The `numbers` of the result."""
     return {"final_score": history.score[-1], "seconds": history.seconds}
 
 
 def progress(spec: RecurrentSpec, history: History, rate: float) -> tuple[float, float, str]:
-    """How far a run is, of what `watch` was told."""
+    """Share done, rate and text of a `Progress`, from the arguments of `watch`."""
     step, score = history.steps[-1], history.score[-1]
     test = f"{score:.2f} %" if spec.task == "rows" else f"{score:.4f}"
     return step / spec.steps, rate, f"step {step}/{spec.steps}, loss {history.loss[-1]:.4f}, test {test}"

@@ -122,7 +122,8 @@ def _execute(entry: Experiment, store: Store, context: Context, console: Console
     """Call the experiment, store its result and print it."""
     preset = "full" if context.full else "quick"
     start = time.perf_counter()
-    with _Watch(entry, preset, console) as watch:
+    expected = "10 s" if context.stored else entry.full if context.full else entry.quick
+    with _Watch(entry.name, expected, console) as watch:
         found = registry.load(entry)(dataclasses.replace(context, progress=watch.progress))
     seconds = time.perf_counter() - start
     if not (found.tables or found.figures):
@@ -158,9 +159,8 @@ def _reason(error: Exception) -> str:
 class _Watch:
     """A progress line for the running experiment, refreshed once a second so as not to disturb a measurement."""
 
-    def __init__(self, entry: Experiment, preset: str, console: Console):
-        self._expected = entry.full if preset == "full" else entry.quick
-        self._name = entry.name
+    def __init__(self, name: str, expected: str, console: Console):
+        self._name, self._expected = name, expected
         columns = (
             TextColumn("[bold]{task.fields[name]}[/]"),
             BarColumn(bar_width=24),

@@ -6,17 +6,20 @@ from pathlib import Path
 import numpy as np
 
 from isrlu_lab.data import Dataset
+from isrlu_lab.output_folder import OutputFolder
 from isrlu_lab.training.grid import make_engine, run_grid
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 from isrlu_lab.training.run_store import Run, RunStore
 from isrlu_lab.training.worker import Progress
 
 SEEDS = range(4)
 
 
-def specs(epochs: int) -> list[Spec]:
+def specs(epochs: int) -> list[MnistSpec]:
     """Four runs that take a second each, on scikit-learn's digits."""
-    return [Spec(activation="relu", width=16, epochs=epochs, batch=500, data="digits", seed=seed) for seed in SEEDS]
+    return [
+        MnistSpec(activation="relu", width=16, epochs=epochs, batch=500, data="digits", seed=seed) for seed in SEEDS
+    ]
 
 
 def small_data(classes: int = 10) -> Dataset:
@@ -38,8 +41,9 @@ def tell(event: Progress | Run) -> None:
 
 
 def main(engine: str, out: Path, epochs: int) -> None:
-    with RunStore(out / "runs.sqlite") as store:
-        run_grid(specs(epochs), store, make_engine(engine, "digits", out / "checkpoints", workers=2), tell)
+    folder = OutputFolder(out)
+    with RunStore(folder) as store:
+        run_grid(specs(epochs), store, make_engine(engine, "digits", folder.checkpoints, workers=2), tell)
     print("finished", flush=True)
 
 

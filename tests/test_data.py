@@ -60,8 +60,8 @@ def test_identity_follows_the_content(tmp_path: Path, files: dict[str, bytes]) -
 def test_mnist_is_known_by_its_checksums(
     tmp_path: Path, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert not data.load(put(tmp_path / "other", files)).is_mnist
     folder = put(tmp_path / "mnist", files)
-    assert not data.load(folder).is_mnist
     for name, content in files.items():
         monkeypatch.setitem(dataset.MNIST, name, hashlib.sha256(content).hexdigest())
     assert data.load(folder).is_mnist and data.load(folder).title == "MNIST"
@@ -302,6 +302,27 @@ def test_the_order_of_sources(tmp_path: Path, served: dict[str, bytes], monkeypa
         (tmp_path / "cache" / NAMES[0]).write_bytes(b"rotten")
         with pytest.raises(UserError, match="HTTP 404"):
             data.find()  # a damaged cache is fetched anew, never used
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_process_reads_and_hashes_the_data_once(
+    tmp_path: Path, served: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    """As `isrlu reproduce table4 table5` asks for it: is there any, which is it, is it still the same?"""
+    folder = put(tmp_path / "cache", served, packed=packed)
+    monkeypatch.setattr(locate, "cache_folder", lambda: folder)
+    monkeypatch.delenv("ISRLU_DATA", raising=False)
+    sha256, hashed = hashlib.sha256, []
+    monkeypatch.setattr(hashlib, "sha256", lambda content: hashed.append(content) or sha256(content))
+    read_bytes, read = Path.read_bytes, []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or read_bytes(path))
+    for _ in range(2):
+        assert data.at_hand() == str(folder) == data.find() == data.find_or_digits()[0]
+        assert data.load(folder).is_mnist
+    assert len(read) == 4 and len(hashed) == (8 if packed else 4), "of a packed file both sums are taken"
+    path = folder / (NAMES[1] + (".gz" if packed else ""))
+    path.write_bytes(read_bytes(path)[:-1])
+    assert data.at_hand() is None, "a file that has changed is read again"
 
 
 def test_a_full_or_forbidden_folder_is_one_line(tmp_path: Path, served: dict[str, bytes]) -> None:

@@ -14,34 +14,35 @@ from pathlib import Path
 import pytest
 
 from isrlu_lab.errors import UserError
-from isrlu_lab.experiments import results_command, study
+from isrlu_lab.experiments import results_command
 from isrlu_lab.measure import grid_bench as bench
+from isrlu_lab.output_folder import OutputFolder
 from isrlu_lab.training.grid import make_engine, run_grid, shard
-from isrlu_lab.training.mnist.mnist_spec import Spec
-from isrlu_lab.training.run_spec import load_spec
-from isrlu_lab.training.run_store import Run, RunStore
+from isrlu_lab.training.kinds import load_spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
+from isrlu_lab.training.run_store import Run, RunReader, RunStore
 from isrlu_lab.training.worker import Progress, checkpoint_path
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-SPECS = [Spec(activation=name, seed=seed) for seed in range(3) for name in ("isrlu", "elu")]
+SPECS = [MnistSpec(activation=name, seed=seed) for seed in range(3) for name in ("isrlu", "elu")]
 
 
-def done(spec: Spec, accuracy: float = 99.0) -> Run:
+def done(spec: MnistSpec, accuracy: float = 99.0) -> Run:
     return Run(spec, "done", result={"best_accuracy": accuracy}, environment={"threads": 1})
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "results" / "runs.sqlite"
+def folder(tmp_path: Path) -> OutputFolder:
+    return OutputFolder(tmp_path / "results")
 
 
 class Engine:
     """Ends every run as `outcome` says and notes which ones it was given."""
 
-    def __init__(self, checkpoints: Path, outcome: Callable[[Spec], Run] = done) -> None:
+    def __init__(self, checkpoints: Path, outcome: Callable[[MnistSpec], Run] = done) -> None:
         self.checkpoints, self.outcome, self.given = checkpoints, outcome, []
 
-    def run(self, specs: Sequence[Spec], tell: Callable[[Progress], None]) -> Iterator[Run]:
+    def run(self, specs: Sequence[MnistSpec], tell: Callable[[Progress], None]) -> Iterator[Run]:
         self.given = list(specs)
         yield from map(self.outcome, specs)
 
@@ -49,24 +50,24 @@ class Engine:
 # The store
 
 
-def test_what_is_stored_is_found(path: Path) -> None:
-    with RunStore(path) as store:
+def test_what_is_stored_is_found(folder: OutputFolder) -> None:
+    with RunStore(folder) as store:
         store.add(done(SPECS[0], 99.25))
-    with RunStore(path) as store:
+    with RunStore(folder) as store:
         found = store.find(SPECS)
     assert list(found) == [SPECS[0].hash]
     run = found[SPECS[0].hash]
     assert run.spec == SPECS[0] and run.result == {"best_accuracy": 99.25} and run.finished
 
 
-def test_a_store_that_can_not_be_written_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with RunStore(path) as store:
+def test_a_store_that_can_not_be_written_is_read(folder: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunStore(folder) as store:
         store.add(done(SPECS[0]))
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
-    before = sorted(path.parent.iterdir())
-    with RunStore(path, write=False) as store:
+    before = sorted(folder.runs.parent.iterdir())
+    with RunReader(folder.runs) as store:
         assert [run.spec for run in store.all()] == [SPECS[0]]
-        assert sorted(path.parent.iterdir()) == before, "nothing is made beside it"
+        assert sorted(folder.runs.parent.iterdir()) == before, "nothing is made beside it"
 
 
 @pytest.mark.parametrize(
@@ -85,32 +86,31 @@ def test_a_store_that_can_not_be_written_is_read(path: Path, monkeypatch: pytest
     ],
 )
 def test_a_row_that_is_no_run_is_named_with_its_store(
-    path: Path, capsys: pytest.CaptureFixture[str], column: str, text: str, reason: str
+    folder: OutputFolder, capsys: pytest.CaptureFixture[str], column: str, text: str, reason: str
 ) -> None:
-    out = path.parent
-    with RunStore(study.store_path(out)) as store:
+    with RunStore(folder) as store:
         store.add(done(SPECS[0]))
         store.add(done(SPECS[1]))
-    path, key = study.store_path(out), SPECS[0].hash
+    path, key = folder.runs, SPECS[0].hash
     database = sqlite3.connect(path)
     with database:
         database.execute(f"UPDATE runs SET {column} = ? WHERE hash = ?", (text, key))
     database.close()
-    with RunStore(path) as store:
+    with RunStore(folder) as store:
         for read in (lambda: list(store.all()), lambda: store.find(SPECS)):
             with pytest.raises(UserError, match=f"run {key} in the store of runs .* is damaged") as caught:
                 read()
             assert str(path) in str(caught.value) and reason in str(caught.value) and "\n" not in str(caught.value)
-    assert results_command.show(out, None) == 1, "the others are shown"
+    assert results_command.show(folder.root, None) == 1, "the others are shown"
     shown = capsys.readouterr()
     assert SPECS[1].hash in shown.out and key not in shown.out
     assert shown.err.startswith(f"isrlu: run {key} in the store of runs {path} is damaged")
 
 
-@pytest.mark.parametrize("folder", [path.parent for path in sorted(RESULTS.glob("*/runs.json"))], ids=lambda f: f.name)
-def test_stored_runs_load(path: Path, folder: Path) -> None:
-    runs = json.loads((folder / "runs.json").read_text())["runs"]
-    with RunStore(path) as store:
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/runs.json")), ids=lambda path: path.parent.name)
+def test_stored_runs_load(folder: OutputFolder, path: Path) -> None:
+    runs = json.loads(path.read_text())["runs"]
+    with RunStore(folder) as store:
         for run in runs:
             fields = {key: run[key] for key in ("status", "reason", "result", "environment", "finished")}
             store.add(Run(load_spec(run["spec"]), **fields))
@@ -141,8 +141,8 @@ def test_a_missing_store_is_told_before_anything_is_made(tmp_path: Path) -> None
     assert not (tmp_path / "mine").exists()
 
 
-def test_a_result_is_stored_once(path: Path) -> None:
-    with RunStore(path) as store:
+def test_a_result_is_stored_once(folder: OutputFolder) -> None:
+    with RunStore(folder) as store:
         store.add(done(SPECS[0]))
         for status in ("done", "crashed", "diverged"):
             with pytest.raises(UserError, match=f"already holds a result of run {SPECS[0].hash}"):
@@ -150,118 +150,174 @@ def test_a_result_is_stored_once(path: Path) -> None:
         assert [run.status for run in store.all()] == ["done"]
 
 
-def test_a_crash_gives_way_to_a_result(path: Path) -> None:
-    with RunStore(path) as store:
+def test_a_crash_gives_way_to_a_result(folder: OutputFolder) -> None:
+    with RunStore(folder) as store:
         store.add(Run(SPECS[0], "crashed", "its worker was killed by signal 9, 3 times"))
         store.add(done(SPECS[0]))
         assert [(run.status, run.reason) for run in store.all()] == [("done", "")]
 
 
-def test_runs_can_be_queried_in_sql(path: Path) -> None:
-    with RunStore(path) as store:
+def test_runs_can_be_queried_in_sql(folder: OutputFolder) -> None:
+    with RunStore(folder) as store:
         for number, spec in enumerate(SPECS):
             store.add(done(spec, 99.0 + number / 100))
-    database = sqlite3.connect(path)
+    database = sqlite3.connect(folder.runs)
     rows = database.execute("SELECT activation, max(best_accuracy) FROM summary GROUP BY 1 ORDER BY 1").fetchall()
     assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     database.close()
     assert rows == [("elu", 99.05), ("isrlu", 99.04)]
 
 
-def test_one_process_writes_others_read(path: Path) -> None:
-    with RunStore(path) as store:
+def test_one_process_writes_others_read(folder: OutputFolder) -> None:
+    with RunStore(folder) as store:
         store.add(done(SPECS[0]))
-        with pytest.raises(UserError, match="another process is working with"):
-            RunStore(path)
-        with RunStore(path, write=False) as reader:
+        with pytest.raises(UserError, match=f"another isrlu process is writing in {folder.root}: wait for it"):
+            RunStore(OutputFolder(folder.root))
+        with RunStore(folder) as nested:  # the holder of the lock may take it again
+            assert len(nested) == 1
+        with RunReader(folder.runs) as reader:
             assert len(list(reader.all())) == 1
-    with RunStore(path):
+        with pytest.raises(UserError, match="another isrlu process"):
+            results_command.merge([folder.runs], folder.root)
+    with RunStore(OutputFolder(folder.root)):
         pass
 
 
 @pytest.mark.parametrize("content", [b"no database at all" * 100, b"short", b"SQLite format 3\0" + b"\xff" * 5000])
-def test_a_damaged_store_is_named_and_kept(path: Path, content: bytes) -> None:
-    path.parent.mkdir()
-    path.write_bytes(content)
+def test_a_damaged_store_is_named_and_kept(folder: OutputFolder, content: bytes) -> None:
+    folder.runs.parent.mkdir(parents=True)
+    folder.runs.write_bytes(content)
     with pytest.raises(UserError, match=r"runs\.sqlite is damaged \(.*\): move it away") as caught:
-        RunStore(path)
+        RunStore(folder)
     assert "\n" not in str(caught.value)
-    assert path.read_bytes() == content
+    assert folder.runs.read_bytes() == content
 
 
-def test_damaged_pages_are_found(path: Path) -> None:
-    with RunStore(path) as store:
+def test_damaged_pages_are_found(folder: OutputFolder) -> None:
+    with RunStore(folder) as store:
         for spec in SPECS:
             store.add(Run(spec, "done", result={"history": {"loss": list(range(2000))}}))
-    content = bytearray(path.read_bytes())
+    content = bytearray(folder.runs.read_bytes())
     content[8192:16384] = b"\x5a" * 8192
-    path.write_bytes(content)
+    folder.runs.write_bytes(content)
     with pytest.raises(UserError, match=r"runs\.sqlite is damaged"):
-        RunStore(path)
+        RunStore(folder)
 
 
-def test_a_store_of_another_format_is_refused(path: Path) -> None:
-    with RunStore(path):
+def test_a_store_of_another_format_is_refused(folder: OutputFolder) -> None:
+    with RunStore(folder):
         pass
-    database = sqlite3.connect(path)
+    database = sqlite3.connect(folder.runs)
     database.execute("PRAGMA user_version = 99")
     database.close()
     with pytest.raises(UserError, match="has format 99, but this isrlu knows 1"):
-        RunStore(path)
+        RunStore(folder)
 
 
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from isrlu_lab.errors import UserError
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.output_folder import OutputFolder
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 from isrlu_lab.training.run_store import Run, RunStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
-    with RunStore(Path(sys.argv[1])) as store:
+    with RunStore(OutputFolder(Path(sys.argv[1]))) as store:
         for seed in range(100):
-            store.add(Run(Spec(seed=seed), "done", result={"history": {"loss": [0.5] * 2000}}))
+            store.add(Run(MnistSpec(seed=seed), "done", result={"history": {"loss": [0.5] * 2000}}))
             print(seed, flush=True)
 except UserError as error:
     sys.exit(f"isrlu: {error}")
 """
 
 
-def test_a_full_disk_is_one_line_and_loses_nothing(path: Path) -> None:
+def test_a_full_disk_is_one_line_and_loses_nothing(folder: OutputFolder) -> None:
     """The disk is full for every file of more than 200 kB."""
-    ended = subprocess.run([sys.executable, "-c", FULL_DISK, path], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", FULL_DISK, folder.root], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert ended.stderr.startswith(f"isrlu: cannot use the store of runs {path}: ") and ended.stderr.count("\n") == 1
+    assert (
+        ended.stderr.startswith(f"isrlu: cannot use the store of runs {folder.runs}: ")
+        and ended.stderr.count("\n") == 1
+    )
     stored = [int(line) for line in ended.stdout.split()]
     assert stored, "some runs fitted"
-    with RunStore(path) as store:
+    with RunStore(folder) as store:
         assert sorted(run.spec.seed for run in store.all()) == stored
 
 
-def test_merge_takes_what_is_missing(path: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.sqlite"
-    with RunStore(other) as theirs:
+def test_merge_takes_what_is_missing(folder: OutputFolder, tmp_path: Path) -> None:
+    other = OutputFolder(tmp_path / "other").runs
+    with RunStore(OutputFolder(tmp_path / "other")) as theirs:
         theirs.add(done(SPECS[0], 1.0))
         theirs.add(done(SPECS[1], 2.0))
         theirs.add(done(SPECS[2], 3.0))
         theirs.add(Run(SPECS[3], "crashed", "no memory"))
-    with RunStore(path) as mine:
+    with RunStore(folder) as mine:
         mine.add(done(SPECS[0], 99.0))
         mine.add(Run(SPECS[1], "crashed", "no memory"))
         assert mine.merge(other) == 3
         assert mine.merge(other) == 0
         found = mine.find(SPECS)
     assert [found[spec.hash].result.get("best_accuracy") for spec in SPECS[:4]] == [99.0, 2.0, 3.0, None]
-    with RunStore(path) as mine, pytest.raises(UserError, match="no such store of runs"):
+    with RunStore(folder) as mine, pytest.raises(UserError, match="no such store of runs"):
         mine.merge(tmp_path / "nothing.sqlite")
+
+
+class _Revised(MnistSpec):
+    protocol = 2
+
+
+def test_a_run_of_another_protocol_is_left_out(
+    folder: OutputFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its specification is the same, but the trainer made something else of it."""
+    with RunStore(OutputFolder(tmp_path / "old")) as old:
+        old.add(done(_Revised(seed=1)))
+        old.add(done(SPECS[0]))
+    assert results_command.merge([tmp_path / "old"], folder.root) == 1
+    shown = capsys.readouterr()
+    assert "1 runs from" in shown.out.replace("\n", " ")
+    assert f"run {_Revised(seed=1).hash} in the store" in shown.err
+    assert f"its specification has the hash {MnistSpec(seed=1).hash}" in shown.err
+    with RunReader(folder.runs) as store:
+        assert [run.spec for run in store.all()] == [SPECS[0]]
+
+
+VERSION_01 = """
+CREATE TABLE runs (
+    hash TEXT PRIMARY KEY, spec TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL,
+    result TEXT NOT NULL, environment TEXT NOT NULL, finished TEXT NOT NULL
+);
+CREATE VIEW summary AS SELECT hash, json_extract(spec, '$.architecture') AS architecture FROM runs;
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_store_of_version_01_is_read_and_resumed(folder: OutputFolder, tmp_path: Path) -> None:
+    folder.runs.parent.mkdir(parents=True)
+    database = sqlite3.connect(folder.runs)
+    database.executescript(VERSION_01)
+    spec = '{"architecture": 1, "activation": "elu", "seed": 1}'
+    row = (SPECS[3].hash, spec, "done", "", '{"best_accuracy": 99.5}', "{}", "2025-11-01T00:00:00+00:00")
+    with database:
+        database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    database.close()
+    with RunReader(folder.runs) as store:
+        assert [(run.spec, run.result) for run in store.all()] == [(SPECS[3], {"best_accuracy": 99.5})]
+    engine = Engine(tmp_path)
+    with RunStore(folder) as store:
+        run_grid(SPECS, store, engine)
+        assert store.remember("toy", "key", lambda: 3) == 3
+    assert engine.given == [spec for spec in SPECS if spec != SPECS[3]]
 
 
 # The grid
 
 
-def test_what_is_done_is_not_done_again(path: Path, tmp_path: Path) -> None:
+def test_what_is_done_is_not_done_again(folder: OutputFolder, tmp_path: Path) -> None:
     first, second = Engine(tmp_path), Engine(tmp_path)
-    with RunStore(path) as store:
+    with RunStore(folder) as store:
         store.add(done(SPECS[2]))
         assert len(run_grid([*SPECS, *SPECS], store, first)) == len(SPECS)
         run_grid(SPECS, store, second)
@@ -269,12 +325,12 @@ def test_what_is_done_is_not_done_again(path: Path, tmp_path: Path) -> None:
     assert second.given == []
 
 
-def test_failures_are_recorded_and_do_not_stop_the_others(path: Path, tmp_path: Path) -> None:
-    def outcome(spec: Spec) -> Run:
+def test_failures_are_recorded_and_do_not_stop_the_others(folder: OutputFolder, tmp_path: Path) -> None:
+    def outcome(spec: MnistSpec) -> Run:
         status = {0: "crashed", 1: "diverged"}.get(spec.seed, "done")
         return Run(spec, status, "" if status == "done" else f"reason of {status}")
 
-    with RunStore(path) as store:
+    with RunStore(folder) as store:
         found = run_grid(SPECS, store, Engine(tmp_path, outcome))
         assert [found[spec.hash].status for spec in SPECS] == ["crashed"] * 2 + ["diverged"] * 2 + ["done"] * 2
         assert found[SPECS[0].hash].reason == "reason of crashed"
@@ -283,24 +339,24 @@ def test_failures_are_recorded_and_do_not_stop_the_others(path: Path, tmp_path: 
     assert again.given == SPECS[:2], "a crash is tried again, a divergence is a result"
 
 
-def test_a_checkpoint_beside_its_stored_result_goes(path: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_beside_its_stored_result_goes(folder: OutputFolder, tmp_path: Path) -> None:
     """The coordinator was killed after it stored the result."""
     engine = Engine(tmp_path)
     checkpoint_path(tmp_path, SPECS[0]).write_text("state")
-    with RunStore(path) as store:
+    with RunStore(folder) as store:
         store.add(done(SPECS[0]))
         run_grid(SPECS, store, engine)
     assert SPECS[0] not in engine.given
     assert not list(tmp_path.glob("*.pt"))
 
 
-def test_checkpoints_go_when_the_result_is_stored(path: Path, tmp_path: Path) -> None:
-    def outcome(spec: Spec) -> Run:
+def test_checkpoints_go_when_the_result_is_stored(folder: OutputFolder, tmp_path: Path) -> None:
+    def outcome(spec: MnistSpec) -> Run:
         checkpoint_path(tmp_path, spec).write_text("state")
         checkpoint_path(tmp_path, spec).with_suffix(".pt.1.part").write_text("half of a state")
         return Run(spec, "crashed" if spec.seed == 0 else "done")
 
-    with RunStore(path) as store:
+    with RunStore(folder) as store:
         run_grid(SPECS, store, Engine(tmp_path, outcome))
     kept = {f"{spec.hash}{ending}" for spec in SPECS if spec.seed == 0 for ending in (".pt", ".pt.1.part")}
     assert {file.name for file in tmp_path.glob("*.pt*")} == kept
@@ -380,9 +436,9 @@ def test_throughput_is_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch) -
 
 FAULTS = """
 import resource, torch
-from isrlu_lab.training.worker import become_worker
+from isrlu_lab.training.worker import set_up_worker
 if {worker}:
-    become_worker(1)
+    set_up_worker(1)
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for warm in (True, False):
     before = faults()

@@ -17,10 +17,11 @@ import pytest
 import torch
 
 from isrlu_lab import data
+from isrlu_lab.output_folder import OutputFolder
 from isrlu_lab.training.checkpoint import CannotSave
-from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.local_engine import LocalEngine, _Worker
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 from isrlu_lab.training.mnist.train_mnist import train
 from isrlu_lab.training.run_store import Run, RunStore
 
@@ -37,13 +38,13 @@ pytestmark = [
 def undisturbed(epochs: int) -> dict[str, dict]:
     """hash -> history of each run, trained here without any interruption, but for the time it took."""
     torch.set_num_threads(1)
-    arrays = Arrays(data.digits())
-    runs = {spec.hash: train(spec, arrays) for spec in mnist_program.specs(epochs)}
+    tensors = ImageTensors(data.digits())
+    runs = {spec.hash: train(spec, tensors) for spec in mnist_program.specs(epochs)}
     return {key: dataclasses.asdict(dataclasses.replace(history, seconds=0.0)) for key, history in runs.items()}
 
 
 def stored(out: Path) -> list[Run]:
-    with RunStore(out / "runs.sqlite") as store:
+    with RunStore(OutputFolder(out)) as store:
         return list(store.all())
 
 
@@ -129,7 +130,7 @@ def send(number: signal.Signals, *pids: int) -> None:
 
 def epochs_kept(out: Path) -> dict[str, int]:
     """hash -> epochs done, of each checkpoint."""
-    return {path.stem: torch.load(path)["epoch"] for path in (out / "checkpoints").glob("*.pt")}
+    return {path.stem: torch.load(path)["epoch"] for path in OutputFolder(out).checkpoints.glob("*.pt")}
 
 
 def test_sigkill_of_the_coordinator(tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def test_sigkill_of_the_coordinator(tmp_path: Path) -> None:
     assert histories(out) == undisturbed(EPOCHS), "an interrupted run ends with the same bits"
     ended = [line.split()[1] for line in (*first.lines(), *lines) if line.startswith("done")]
     assert len(ended) == len(set(ended))
-    assert not list((out / "checkpoints").iterdir())
+    assert not list(OutputFolder(out).checkpoints.iterdir())
 
 
 def test_sigkill_of_a_worker(tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_a_worker_that_starts_does_not_hear_interrupts(tmp_path: Path) -> None:
     assert worker.process.exitcode == 0
 
 
-class Untrainable(Spec):
+class Untrainable(MnistSpec):
     trainer = "no_such_trainer"
 
 
@@ -245,7 +246,7 @@ def test_sigkill_of_a_ray_worker(tmp_path: Path) -> None:
 
         def at_work_with_a_checkpoint(_: list[str]) -> bool:
             victims[:] = named(descendants(running.process.pid), "ray::_task")
-            return bool(victims) and any((out / "checkpoints").glob("*.pt"))
+            return bool(victims) and any(OutputFolder(out).checkpoints.glob("*.pt"))
 
         running.wait_for(at_work_with_a_checkpoint)
         os.kill(victims[0], signal.SIGKILL)

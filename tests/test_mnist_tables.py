@@ -17,14 +17,17 @@ from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.mnist import alpha, approx, table4, table5, tables
 from isrlu_lab.experiments.result_store import Folder
 from isrlu_lab.experiments.study import Row, Study
+from isrlu_lab.output_folder import OutputFolder
 from isrlu_lab.training import worker
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 from isrlu_lab.training.run_store import Run, RunStore
 
-Numbers = Callable[[Spec], dict[str, float]]
+Numbers = Callable[[MnistSpec], dict[str, float]]
 
 
-def made_up(spec: Spec, *, accuracy: float = 99.2, loss: float = 2.5, early: float = 0.5, unit: float = 0.1) -> Run:
+def made_up(
+    spec: MnistSpec, *, accuracy: float = 99.2, loss: float = 2.5, early: float = 0.5, unit: float = 0.1
+) -> Run:
     steps = [600 * (epoch + 1) for epoch in range(spec.epochs)]
     history = {
         "train_steps": steps,
@@ -50,7 +53,7 @@ def imagined(rows: list[Row], numbers: Numbers = lambda spec: {}, *, seeds: int 
     return dataclasses.replace(found, runs=runs)
 
 
-def noise(spec: Spec) -> float:
+def noise(spec: MnistSpec) -> float:
     """The part of a run's accuracy that another seed, or another row, changes."""
     return 0.02 * float(np.random.default_rng(int(spec.hash, 16)).normal())
 
@@ -114,7 +117,7 @@ def test_quick_runs_and_other_data_are_labelled_everywhere(tmp_path: Path) -> No
 
 
 def test_claims_that_hold() -> None:
-    def numbers(spec: Spec) -> dict[str, float]:
+    def numbers(spec: MnistSpec) -> dict[str, float]:
         best = spec.alpha == 3.0 and spec.pkeep == 0.25
         lift = 0.1 if spec.activation == "isrlu" else 0.0
         early = {"isrlu": 0.2, "elu": 0.4, "relu": 0.6}[spec.activation] + noise(spec)
@@ -125,7 +128,7 @@ def test_claims_that_hold() -> None:
 
 
 def test_claims_that_do_not() -> None:
-    def numbers(spec: Spec) -> dict[str, float]:
+    def numbers(spec: MnistSpec) -> dict[str, float]:
         better = spec.activation == "relu"
         return {"accuracy": 99.1 + 0.2 * better + noise(spec), "early": 0.5 + noise(spec), "loss": 3.5, "unit": 0.1}
 
@@ -144,7 +147,7 @@ def test_the_best_of_seven_rows_is_better_by_chance() -> None:
     """One row is above the named one by what is significant (p = 0.03) for a pair that was chosen before."""
     rows = table4.rows(True, 200)
 
-    def numbers(spec: Spec) -> dict[str, float]:
+    def numbers(spec: MnistSpec) -> dict[str, float]:
         above = {0: 0.0, 3: 0.1 * (0.5, 1.5, 0.2, 1.9, 0.9)[spec.seed]}
         place = next(place for place, row in enumerate(rows) if dataclasses.replace(row.spec, seed=spec.seed) == spec)
         return {"accuracy": 99.1 + above.get(place, (0.1, -0.1, 0.1, -0.1, 0.0)[spec.seed])}
@@ -162,7 +165,7 @@ def test_one_seed_leaves_comparisons_undecided() -> None:
 
 
 def test_a_small_advantage_is_not_much() -> None:
-    def numbers(spec: Spec) -> dict[str, float]:
+    def numbers(spec: MnistSpec) -> dict[str, float]:
         return {"early": 0.48 + 0.0001 * spec.seed if spec.activation == "isrlu" else 0.5}
 
     learning = table4._claims(imagined(table4.rows(True, 200), numbers))[0]
@@ -172,7 +175,7 @@ def test_a_small_advantage_is_not_much() -> None:
 def test_relu_is_compared_by_seed() -> None:
     """The gap between dropouts is not noise, and two dropouts of a seed are not two seeds."""
 
-    def numbers(spec: Spec) -> dict[str, float]:
+    def numbers(spec: MnistSpec) -> dict[str, float]:
         gap = {0.25: 0.3, 0.4: 0.0}[spec.pkeep] if spec.activation == "isrlu" else 0.0
         return {"accuracy": 99.0 + gap + noise(spec)}
 
@@ -184,7 +187,7 @@ def test_relu_is_compared_by_seed() -> None:
     ("gap", "spread", "verdict"), [(0.0, 0.02, "holds"), (0.3, 0.02, "does not"), (0.0, 0.3, "undecided")]
 )
 def test_no_difference_in_table5(gap: float, spread: float, verdict: str) -> None:
-    def numbers(spec: Spec) -> dict[str, float]:
+    def numbers(spec: MnistSpec) -> dict[str, float]:
         return {"accuracy": 99.3 + gap * (spec.activation == "elu") + noise(spec) * spread / 0.02, "loss": 2.3}
 
     accuracy, loss = table5._claims(imagined(table5.rows(True), numbers))
@@ -237,7 +240,8 @@ def test_missing_rows_give_no_verdict() -> None:
     assert verdicts(partial) == ["not run"] * 5 and not partial.complete
     assert tables.accuracy(partial, "Table 4").rows[3][3] is None
     notes = " ".join(partial.notes)
-    assert "9 runs of the grid are not there yet" in notes and "diverged, the loss is nan at step 7" in notes
+    names = "ReLU, pkeep 0.25, seed 0, 1, 2, 3, 4; ReLU, pkeep 0.4, seed 1, 2, 3, 4"
+    assert f"9 runs of the grid are missing ({names})" in notes and "diverged, the loss is nan at step 7" in notes
 
 
 def test_one_missing_run_gives_no_verdict() -> None:
@@ -300,10 +304,10 @@ def test_results_from_stored_runs(tmp_path: Path, module, rows, monkeypatch: pyt
     digits = study.data.digits()
     monkeypatch.setattr(study.data, "load", lambda source: dataclasses.replace(digits, identity="mnist", title="MNIST"))
     found = imagined(rows(), lambda spec: {"accuracy": 99.2 + noise(spec)}, seeds=2)
-    with RunStore(study.store_path(tmp_path)) as store:
+    with RunStore(OutputFolder(tmp_path)) as store:
         for run in found.runs.values():
             store.add(run)
-    context = Context(Folder(tmp_path / "x-full"), full=True, options={"seeds": 2})
+    context = Context(Folder(OutputFolder(tmp_path), "x-full"), full=True, options={"seeds": 2})
     result = module.run(context)
     assert all(table.rows for table in result.tables)
     assert result.claims and "not run" not in {each.verdict for each in result.claims}
@@ -321,26 +325,24 @@ def test_a_result_on_digits_for_want_of_mnist_is_not_kept_for_ever(monkeypatch: 
     stored = dataclasses.replace(stored, runs={spec.hash: made_up(spec) for spec in stored.specs()})
     assert stored.complete
     for folder, current in (("digits", True), (None, False)):
-        context = Context(Folder(Path("x-full")), full=True, options={"seeds": 5, "data": folder})
+        context = Context(Folder(OutputFolder(Path()), "x-full"), full=True, options={"seeds": 5, "data": folder})
         assert table5.is_current(stored.environment, context) is current
 
 
 def test_an_empty_shard_is_no_failure(tmp_path: Path) -> None:
     options = {"data": "digits", "shard": "9/9"}
-    result = table5.run(Context(Folder(tmp_path / "x-quick"), options=options))
-    assert {row[-2] for row in result.tables[0].rows} == {0} and "3 runs of the grid are not there yet" in result.notes[
-        -1
-    ]
+    result = table5.run(Context(Folder(OutputFolder(tmp_path), "x-quick"), options=options))
+    assert {row[-2] for row in result.tables[0].rows} == {0} and "3 runs of the grid are missing" in result.notes[-1]
     svg = (tmp_path / "x-quick" / f"{result.figures[0].name}.svg").read_text()
     assert "[quick preset; scikit-learn digits" in svg
 
 
 @pytest.mark.slow
 def test_no_finished_run_is_an_error(tmp_path: Path) -> None:
-    row = Row(Spec(activation="elu", alpha=1e38, width=16, epochs=1, batch=500))
-    context = Context(Folder(tmp_path / "x-quick"), options={"data": "digits"})
+    row = Row(MnistSpec(activation="elu", alpha=1e38, width=16, epochs=1, batch=500))
+    context = Context(Folder(OutputFolder(tmp_path), "x-quick"), options={"data": "digits"})
     with pytest.raises(UserError, match=r"no run finished: the mean activation is (nan|-?inf) at step 0"):
-        study.carry_out(context, [row], seeds=1)
+        study.run_study(context, [row], seeds=1)
 
 
 # The command
@@ -375,7 +377,7 @@ def test_shards_are_merged_into_the_whole(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_crashed_run_is_told_and_tried_again(tmp_path: Path) -> None:
     spec = dataclasses.replace(alpha.rows(False)[0].spec, data="digits")
-    in_the_way = worker.checkpoint_path(study.store_path(tmp_path).parent / "checkpoints", spec)
+    in_the_way = worker.checkpoint_path(OutputFolder(tmp_path).checkpoints, spec)
     in_the_way.mkdir(parents=True)
     done = isrlu("reproduce", "alpha", "--data", "digits", out=tmp_path)
     first, second = done.stderr.splitlines()
@@ -387,7 +389,7 @@ def test_a_crashed_run_is_told_and_tried_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_damaged_store_fails_the_table_in_one_line(tmp_path: Path) -> None:
-    path = study.store_path(tmp_path)
+    path = OutputFolder(tmp_path).runs
     path.parent.mkdir(parents=True)
     path.write_bytes(b"rotten" * 1000)
     done = isrlu("reproduce", "alpha", "--data", "digits", out=tmp_path)

@@ -20,6 +20,7 @@ from isrlu_lab import reproduce
 from isrlu_lab.experiments import figure_style, numbers, registry
 from isrlu_lab.experiments.experiment import VERDICTS
 from isrlu_lab.experiments.result_store import Store
+from isrlu_lab.output_folder import OutputFolder
 from isrlu_lab.report import build
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -127,7 +128,7 @@ def test_a_damaged_figure_costs_its_experiment_alone(results: Path, tmp_path: Pa
 def with_figure(results: Path, folder: Path, svg: str) -> Path:
     """The report with `svg` in the place of figure1's first figure."""
     shutil.copytree(results, folder)
-    name = Store(folder).load("figure1", "quick").result.figures[0].name
+    name = Store(OutputFolder(folder)).load("figure1", "quick").result.figures[0].name
     (folder / "figure1-quick" / f"{name}.svg").write_text(svg)
     return build.write(folder, warn=pytest.fail)
 
@@ -199,7 +200,7 @@ def test_ids_are_unique_with_every_experiment_of_the_registry():
 
 
 def test_every_table_figure_and_claim_is_there(page, results: Path):
-    store = Store(results)
+    store = Store(OutputFolder(results))
     records = [store.load(name, "quick") for name in ("figure1", "figure2", "toy")]
     for record in records:
         section = f"#{record.experiment}"

@@ -1,5 +1,6 @@
 """`isrlu reproduce`: what is done stays done whatever happens, and every mishap is one clear line."""
 
+import contextlib
 import errno
 import fcntl
 import functools
@@ -9,6 +10,7 @@ import random
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -17,11 +19,12 @@ from pathlib import Path
 import pytest
 
 import isrlu
-from isrlu_lab import environment
+from isrlu_lab import environment, output_folder
 from isrlu_lab.experiments import result_store
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Column, Result, Table
-from isrlu_lab.experiments.result_store import Damaged, Folder, Record, Store, StoreError
+from isrlu_lab.experiments.result_store import Damaged, Folder, Record, Store
+from isrlu_lab.output_folder import OutputFolder, StoreError
 
 pytest.importorskip("typer")
 TOY = Path(__file__).with_name("toy_experiment.py")
@@ -53,6 +56,17 @@ class Cli:
         lines = self.log.read_text().split()
         self.log.write_text("")
         return lines
+
+    def parts(self) -> set[str]:
+        """Keys of the stored parts of the toy; also while another process writes them."""
+        path = OutputFolder(self.out).runs
+        if not path.exists():
+            return set()
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            try:
+                return {key for (key,) in database.execute("SELECT key FROM parts WHERE experiment = 'toy-quick'")}
+            except sqlite3.OperationalError:  # its tables are not there yet
+                return set()
 
     @property
     def result(self) -> Path:
@@ -160,9 +174,9 @@ def test_a_mistyped_option_is_told_before_anything_runs(cli: Cli, option: str, v
 def test_finished_parts_go_with_the_result(cli: Cli):
     """A later run measures anew rather than give old numbers a new date."""
     cli.run("reproduce", "toy", TOY_FAILS="1")
-    assert list((cli.out / "toy-quick" / "parts").iterdir())
+    assert len(cli.parts()) == 6
     cli.run("reproduce", "toy")
-    assert cli.result.exists() and not (cli.out / "toy-quick" / "parts").exists()
+    assert cli.result.exists() and not cli.parts()
 
 
 def test_the_old_result_stays_until_there_is_a_new_one(cli: Cli):
@@ -194,7 +208,7 @@ def test_killed_at_random_moments_it_goes_on(cli: Cli):
     chance = random.Random(20171023)
     kills = 0
     for attempt in range(60):  # each with a little more time, in the end enough for a slow machine
-        stored = {path.stem for path in (cli.out / "toy-quick" / "parts").glob("*.json")}
+        stored = cli.parts()
         cli.computed()
         process = cli.start("reproduce", "toy", TOY_SECONDS="0.1")
         try:
@@ -217,13 +231,13 @@ def test_interrupt_keeps_what_is_finished(cli: Cli):
     unblock = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background ignores it
     process = cli.start("reproduce", TOY_SECONDS="1", preexec_fn=unblock)
     deadline = time.monotonic() + 60
-    while not (cli.out / "toy-quick" / "parts" / "part-1.json").exists():
+    while "part-1" not in cli.parts():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert stderr.strip() == "isrlu: stopped in toy; 0 of 2 are finished: the same command goes on"
+    assert stderr.strip() == "isrlu: stopped in toy; 0 of 2 are finished: the same command resumes"
     cli.computed()
     assert cli.run("reproduce").returncode == 0
     assert "0" not in cli.computed()[:4] and cli.result.exists()
@@ -305,7 +319,7 @@ def test_a_result_of_another_shape_is_set_aside(stored: Cli, tmp_path: Path, sha
     path.write_text(json.dumps(data))
     (tmp_path / "results" / "x.svg").write_text("<svg/>")
     with pytest.raises(Damaged, match=r"result\.json is damaged \(.*\): set aside as result\.json\.damaged$") as caught:
-        Store(tmp_path / "results").load("toy", "quick")
+        Store(OutputFolder(tmp_path / "results")).load("toy", "quick")
     assert "\n" not in str(caught.value) and not path.exists()
 
 
@@ -329,14 +343,13 @@ DEEP = '{"reason": "x", "half": ' + "[" * 100_000
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"reason": 5}', DEEP], ids=["list", "bare", "number", "deep"])
-def test_a_failure_or_a_part_of_another_shape_is_set_aside(tmp_path: Path, content: str):
+def test_a_failure_of_another_shape_is_set_aside(tmp_path: Path, content: str):
     warnings: list[str] = []
-    store = Store(tmp_path, warnings.append)
+    store = Store(OutputFolder(tmp_path), warnings.append)
     path = store.folder("toy", "quick").write("failure.json", content.encode())
     assert store.load_failure("toy", "quick") is None
-    part = store.folder("toy", "quick").write("parts/key.json", content.replace("reason", "half").encode())
-    assert store.folder("toy", "quick").remember("key", lambda: 3) == 3
-    assert all(str(each) in line and "set aside" in line for each, line in zip((path, part), warnings, strict=True))
+    (line,) = warnings
+    assert str(path) in line and "set aside" in line
 
 
 @pytest.mark.parametrize("folder", sorted(RESULTS.iterdir()), ids=lambda folder: folder.name)
@@ -346,12 +359,12 @@ def test_published_results_load(tmp_path: Path, folder: Path):
     shutil.copytree(folder, place)
     for figure in data["result"]["figures"]:  # only the bitmaps are published
         (place / f"{figure['name']}.svg").write_text("<svg/>")
-    record = Store(tmp_path).load(data["experiment"], data["preset"])
+    record = Store(OutputFolder(tmp_path)).load(data["experiment"], data["preset"])
     assert json.loads(json.dumps({"format": 1, **vars(record), "result": record.result.to_json()})) == data
 
 
 def test_cut_result_never_passes_for_whole(tmp_path: Path):
-    store = Store(tmp_path)
+    store = Store(OutputFolder(tmp_path))
     table = Table("t", [Column("a"), Column("b", "here", "{:.2f}")], [["x", 1.5]])
     record = Record("toy", "quick", 1.0, environment.capture(), Result([table], [Claim("c", "s", "holds")]))
     store.save(record)
@@ -364,27 +377,53 @@ def test_cut_result_never_passes_for_whole(tmp_path: Path):
             store.load("toy", "quick")
 
 
-def test_damaged_part_is_computed_again(tmp_path: Path):
-    warnings: list[str] = []
-    context = Context(Folder(tmp_path, warnings.append))
+@pytest.mark.parametrize("content", ["[1", "", "[" * 100_000], ids=["cut", "empty", "deep"])
+def test_a_damaged_part_is_computed_again(tmp_path: Path, content: str):
+    output = OutputFolder(tmp_path)
+    context, other = Context(Folder(output, "toy-quick")), Context(Folder(output, "other-quick"))
     assert context.remember("a/b", lambda: (1, 2)) == [1, 2]
-    (path,) = (tmp_path / "parts").iterdir()
-    path.write_bytes(b'{"part": [1')
+    assert context.remember("a/b", lambda: pytest.fail("computed again")) == [1, 2]
+    assert other.remember("a/b", lambda: 5) == 5, "each experiment has its own"
+    with contextlib.closing(sqlite3.connect(output.runs)) as database, database:
+        database.execute("UPDATE parts SET value = ? WHERE experiment = 'toy-quick'", (content,))
     assert context.remember("a/b", lambda: [3]) == [3]
-    assert len(warnings) == 1 and str(path) in warnings[0]
     assert context.remember("a/b", lambda: pytest.fail("computed again")) == [3]
+    context.folder.forget_parts()
+    assert context.remember("a/b", lambda: [4]) == [4] and other.remember("a/b", lambda: 6) == 5
+
+
+def test_parts_of_version_01_are_measured_again(cli: Cli):
+    """Version 0.1 kept them as JSON files."""
+    old = cli.out / "toy-quick" / "parts" / "part-0.json"
+    old.parent.mkdir(parents=True)
+    old.write_text('{"part": 99.0}')
+    assert cli.run("reproduce", "toy").returncode == 0 and cli.computed() == [str(part) for part in range(6)]
+
+
+def test_a_damaged_store_of_runs_leaves_figures_alone(cli: Cli):
+    """They keep nothing in it."""
+    runs = OutputFolder(cli.out).runs
+    runs.parent.mkdir(parents=True)
+    runs.write_bytes(b"rotten" * 1000)
+    process = cli.run("reproduce", "toy")
+    assert process.returncode == 1 and "toy failed: the store of runs" in process.stderr
+    block = "import sys; sys.argv[0] = 'isrlu'; from isrlu_lab.cli import main; main()"
+    command = [sys.executable, "-c", block, "reproduce", "figure2", "--out", str(cli.out)]
+    process = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "300"})
+    assert process.returncode == 0 and "is damaged" in one_line_of(process)
+    assert runs.read_bytes() == b"rotten" * 1000
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "file"
-    result_store.write(path, b"old")
+    output_folder.write(path, b"old")
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(result_store.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StoreError, match="No space left on device"):
-        result_store.write(path, b"new")
+        output_folder.write(path, b"new")
     assert path.read_bytes() == b"old" and [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
@@ -438,19 +477,19 @@ def test_a_file_system_without_locks_is_used_without(tmp_path: Path, monkeypatch
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with Store(tmp_path).exclusive():
+    with OutputFolder(tmp_path).lock():
         pass
 
 
 def test_two_at_once_are_refused(cli: Cli):
     first = cli.start("reproduce", "toy", TOY_SECONDS="0.3")
     deadline = time.monotonic() + 60
-    while not (cli.out / "toy-quick").exists():
+    while not cli.parts():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     first.send_signal(signal.SIGSTOP)
     try:
-        assert "another isrlu reproduce is writing in" in one_line(cli.run("reproduce", "toy"))
+        assert "another isrlu process is writing in" in one_line(cli.run("reproduce", "toy"))
     finally:
         first.send_signal(signal.SIGCONT)
     assert first.wait(timeout=60) == 0

@@ -9,6 +9,7 @@ import pytest
 from isrlu_lab.experiments import numbers, registry
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.result_store import Folder
+from isrlu_lab.output_folder import OutputFolder
 
 pytest.importorskip("matplotlib")
 QUICK = ("figure1", "figure2")
@@ -59,7 +60,7 @@ def test_select_keeps_the_order_of_the_paper():
 @pytest.mark.parametrize("name", QUICK)
 def test_figures(name: str, tmp_path: Path):
     (entry,) = registry.select([name])
-    result = registry.load(entry)(Context(Folder(tmp_path)))
+    result = registry.load(entry)(Context(Folder(OutputFolder(tmp_path.parent), tmp_path.name)))
     assert result.figures and len(result.claims) == len(numbers.claims(name))
     assert [claim.verdict for claim in result.claims] == ["holds"] * len(result.claims)
     for figure in result.figures:
@@ -76,6 +77,6 @@ def test_figures_are_the_same_bytes_each_time(tmp_path: Path):
     """No date and no random id in a figure: a repeated run leaves the same files."""
     run = registry.load(registry.select(["figure2"])[0])
     for folder in ("a", "b"):
-        run(Context(Folder(tmp_path / folder)))
+        run(Context(Folder(OutputFolder(OutputFolder(tmp_path.parent), tmp_path.name), folder)))
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name

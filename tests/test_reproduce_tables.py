@@ -15,6 +15,7 @@ from isrlu_lab.experiments.experiment import Result
 from isrlu_lab.experiments.result_store import Folder
 from isrlu_lab.measure import cycle_timer
 from isrlu_lab.measure.timer import Sample
+from isrlu_lab.output_folder import OutputFolder
 
 SIMDS = list(isrlu.simd_available())
 
@@ -28,7 +29,7 @@ def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(name: str, folder: Path) -> Result:
     (entry,) = registry.select([name])
-    return registry.load(entry)(Context(Folder(folder)))
+    return registry.load(entry)(Context(Folder(OutputFolder(folder), f"{name}-quick")))
 
 
 @pytest.mark.slow

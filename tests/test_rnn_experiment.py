@@ -9,23 +9,24 @@ import torch
 
 from isrlu_lab import data
 from isrlu_lab.errors import UserError
-from isrlu_lab.experiments import registry, results_command, study
+from isrlu_lab.experiments import registry, results_command
 from isrlu_lab.experiments import rnn as experiment
 from isrlu_lab.experiments.study import Row, Study
 from isrlu_lab.measure import recurrent_bench as bench
+from isrlu_lab.output_folder import OutputFolder
 from isrlu_lab.training.grid import make_engine, run_grid
-from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.image_tensors import ImageTensors
+from isrlu_lab.training.kinds import load_spec
 from isrlu_lab.training.recurrent import train_recurrent as training
-from isrlu_lab.training.recurrent.recurrent_spec import GATES, LAYERS, TASKS, RnnSpec
-from isrlu_lab.training.run_spec import load_spec
+from isrlu_lab.training.recurrent.recurrent_spec import GATES, LAYERS, TASKS, RecurrentSpec
 from isrlu_lab.training.run_store import Run, RunStore
 
 TINY = {"hidden": 8, "steps": 4, "interval": 2, "batch": 10, "data": "digits"}
 
 
 @pytest.fixture(scope="module")
-def arrays() -> Arrays:
-    return Arrays(data.digits())
+def tensors() -> ImageTensors:
+    return ImageTensors(data.digits())
 
 
 def numbers(history: training.History) -> dict:
@@ -50,20 +51,20 @@ def test_rows_are_the_images_rows() -> None:
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("gates", GATES)
 @pytest.mark.parametrize("task", TASKS)
-def test_training_is_repeatable_and_learns(arrays, layer, gates, task) -> None:
-    spec = RnnSpec(task=task, layer=layer, gates=gates, **TINY)
-    first, again = (numbers(training.train(spec, arrays)) for _ in range(2))
+def test_training_is_repeatable_and_learns(tensors, layer, gates, task) -> None:
+    spec = RecurrentSpec(task=task, layer=layer, gates=gates, **TINY)
+    first, again = (numbers(training.train(spec, tensors)) for _ in range(2))
     assert first == again
     assert first["steps"] == [2, 4] and len(first["score"]) == len(first["loss"]) == 2
-    assert numbers(training.train(dataclasses.replace(spec, seed=1), arrays)) != first
-    longer = training.train(dataclasses.replace(spec, steps=60, interval=20), arrays)
+    assert numbers(training.train(dataclasses.replace(spec, seed=1), tensors)) != first
+    longer = training.train(dataclasses.replace(spec, steps=60, interval=20), tensors)
     assert longer.loss[-1] < longer.loss[0]
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_an_interrupted_run_ends_with_the_same_bits(arrays, task, tmp_path) -> None:
-    spec = RnnSpec(task=task, layer="GRU", **{**TINY, "steps": 7})
-    whole = training.train(spec, arrays)
+def test_an_interrupted_run_ends_with_the_same_bits(tensors, task, tmp_path) -> None:
+    spec = RecurrentSpec(task=task, layer="GRU", **{**TINY, "steps": 7})
+    whole = training.train(spec, tensors)
     assert whole.steps == [2, 4, 6, 7]
 
     def stop(history: training.History, rate: float) -> None:
@@ -73,28 +74,29 @@ def test_an_interrupted_run_ends_with_the_same_bits(arrays, task, tmp_path) -> N
 
     path = tmp_path / "run.pt"
     with pytest.raises(KeyboardInterrupt):
-        training.train(spec, arrays, checkpoint=path, watch=stop)
-    assert numbers(training.train(spec, arrays, checkpoint=path)) == numbers(whole)
+        training.train(spec, tensors, checkpoint=path, watch=stop)
+    assert numbers(training.train(spec, tensors, checkpoint=path)) == numbers(whole)
 
 
-def test_both_gates_start_from_the_same_weights_and_batches(arrays) -> None:
+def test_both_gates_start_from_the_same_weights_and_batches(tensors) -> None:
     """Else a difference of scores would not be one of the gates."""
     networks, batches = [], []
     for gates in GATES:
-        spec = RnnSpec(gates=gates, **TINY)
+        spec = RecurrentSpec(gates=gates, **TINY)
         torch.manual_seed(0)
         networks.append(training.Network(spec))
-        batches.append(next(training._batches(spec, arrays, torch.Generator().manual_seed(1))))
+        batches.append(next(training._batches(spec, tensors, torch.Generator().manual_seed(1))))
     for pair in (*zip(*(n.parameters() for n in networks), strict=True), *zip(*batches, strict=True)):
         assert torch.equal(*pair)
 
 
 def test_a_specification_comes_back_from_its_json() -> None:
-    spec = RnnSpec(task="adding", layer="GRU", gates="exact", seed=3)
+    spec = RecurrentSpec(task="adding", layer="GRU", gates="exact", seed=3)
     assert load_spec(spec.to_json()) == spec and spec.to_json()["kind"] == "rnn"
-    assert RnnSpec(task="adding", data="digits") == RnnSpec(task="adding", data="mnist"), "its data is drawn"
+    digits, mnist = (RecurrentSpec(task="adding", data=each) for each in ("digits", "mnist"))
+    assert digits == mnist, "its data is drawn from the seed"
     with pytest.raises(UserError, match="unknown layer 'RNN': known are LSTM, GRU"):
-        RnnSpec(layer="RNN")
+        RecurrentSpec(layer="RNN")
     with pytest.raises(UserError, match="unknown kind of run 'cnn': known are rnn"):
         load_spec({"kind": "cnn"})
 
@@ -112,7 +114,7 @@ def test_the_grid_trains_stores_and_does_not_repeat(tmp_path) -> None:
     members = [Row(dataclasses.replace(row.spec, **{**TINY, "steps": 2})) for row in experiment.rows(full=False)]
     found = Study(members, [0], {}, "digits", "digits", full=False)
     engine = make_engine("local", "digits", tmp_path / "checkpoints")
-    with RunStore(study.store_path(tmp_path)) as store:
+    with RunStore(OutputFolder(tmp_path)) as store:
         told: list[object] = []
         runs = run_grid(found.specs(), store, engine, told.append)
         assert len(runs) == 8 and {run.status for run in runs.values()} == {"done"}
@@ -139,7 +141,7 @@ def test_the_grid_trains_stores_and_does_not_repeat(tmp_path) -> None:
     ],
 )
 def test_steps_to_the_goal(task, scores, steps) -> None:
-    row = Row(RnnSpec(task=task))
+    row = Row(RecurrentSpec(task=task))
     specs = [dataclasses.replace(row.spec, seed=seed) for seed in range(2)]
     results = [{"history": {"steps": [10, 20, 30], "score": each}} for each in scores]
     runs = {spec.hash: Run(spec, "done", result=result) for spec, result in zip(specs, results, strict=True)}
@@ -158,7 +160,7 @@ def test_steps_to_the_goal(task, scores, steps) -> None:
     ],
 )
 def test_isru_may_lie_behind_by_no_more_than_the_margin(gap, spread, seeds, solved, verdict) -> None:
-    def score(spec: RnnSpec) -> float:
+    def score(spec: RecurrentSpec) -> float:
         if spec.task == "adding":
             return 0.001 if solved or spec.gates == "exact" else 0.1
         return 98.5 if spec.gates == "exact" else 98.5 - gap + spread * (spec.seed % 2 - 0.5)

@@ -15,20 +15,20 @@ from mnist_program import small_data
 
 from isrlu_lab.cli import main
 from isrlu_lab.errors import UserError
-from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.mnist import train_mnist as training
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 from isrlu_lab.training.mnist.train_mnist import History, train
 from isrlu_lab.training.worker import Diverged, checkpoint_path, execute
 
-SMALL = Spec(activation="relu", width=16, epochs=3, batch=50, data="small")
+SMALL = MnistSpec(activation="relu", width=16, epochs=3, batch=50, data="small")
 FILES = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def arrays() -> Arrays:
+def tensors() -> ImageTensors:
     torch.set_num_threads(1)
-    return Arrays(small_data())
+    return ImageTensors(small_data())
 
 
 def same(first: History, second: History) -> bool:
@@ -40,8 +40,8 @@ def same(first: History, second: History) -> bool:
 
 
 def test_a_specification_is_its_hash() -> None:
-    assert Spec().hash == Spec().hash and len(Spec().hash) == 16
-    assert Spec.from_json(Spec(alpha=3.0, seed=7).to_json()) == Spec(alpha=3.0, seed=7)
+    assert MnistSpec().hash == MnistSpec().hash and len(MnistSpec().hash) == 16
+    assert MnistSpec.from_json(MnistSpec(alpha=3.0, seed=7).to_json()) == MnistSpec(alpha=3.0, seed=7)
     changed = [dataclasses.replace(SMALL, **{name: value}).hash for name, value in CHANGES.items()]
     assert len({SMALL.hash, *changed}) == len(CHANGES) + 1, "two different runs share a hash"
 
@@ -67,19 +67,24 @@ def test_every_field_is_in_the_hash() -> None:
         "method",
         "pkeep_conv",
     }  # not all activations and networks have them
-    assert {each.name for each in dataclasses.fields(Spec)} == set(CHANGES) | special
-    hashes = {Spec().hash, Spec(alpha=2).hash, Spec(learnable=True).hash, Spec(method="approx").hash}
-    hashes |= {Spec(architecture=2).hash, Spec(architecture=2, pkeep_conv=0.7).hash}
+    assert {each.name for each in dataclasses.fields(MnistSpec)} == set(CHANGES) | special
+    hashes = {
+        MnistSpec().hash,
+        MnistSpec(alpha=2).hash,
+        MnistSpec(learnable=True).hash,
+        MnistSpec(method="approx").hash,
+    }
+    hashes |= {MnistSpec(architecture=2).hash, MnistSpec(architecture=2, pkeep_conv=0.7).hash}
     assert len(hashes) == 6
 
 
 def test_relu_has_no_alpha_to_differ_in() -> None:
-    assert Spec(activation="relu", alpha=1.0) == Spec(activation="relu", alpha=3.0)
+    assert MnistSpec(activation="relu", alpha=1.0) == MnistSpec(activation="relu", alpha=3.0)
 
 
 def test_unknown_keys_are_errors() -> None:
     with pytest.raises(UserError, match="unknown key momentum in a run's specification"):
-        Spec.from_json({**Spec().to_json(), "momentum": 0.9})
+        MnistSpec.from_json({**MnistSpec().to_json(), "momentum": 0.9})
 
 
 @pytest.mark.parametrize(
@@ -101,7 +106,7 @@ def test_unknown_keys_are_errors() -> None:
 )
 def test_mistakes_in_a_specification(options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Spec(**options)
+        MnistSpec(**options)
 
 
 # Training
@@ -113,16 +118,16 @@ def test_the_schedule_is_the_papers() -> None:
     assert training.learning_rate(10**6) == pytest.approx(0.0001)
 
 
-def test_it_learns(arrays: Arrays) -> None:
-    history = train(dataclasses.replace(SMALL, epochs=30, pkeep=1.0), arrays)
+def test_it_learns(tensors: ImageTensors) -> None:
+    history = train(dataclasses.replace(SMALL, epochs=30, pkeep=1.0), tensors)
     assert history.test_accuracy[-1] > 90.0 > history.test_accuracy[0]
     assert history.train_loss[-1] < 0.2 < history.train_loss[0]
 
 
-def test_what_is_noted(arrays: Arrays) -> None:
+def test_what_is_noted(tensors: ImageTensors) -> None:
     seen: list[int] = []
     spec = dataclasses.replace(SMALL, evaluations=3)
-    history = train(spec, arrays, watch=lambda history, rate: seen.append(history.train_steps[-1]))
+    history = train(spec, tensors, watch=lambda history, rate: seen.append(history.train_steps[-1]))
     assert history.steps_per_epoch == 3
     assert history.test_steps == seen == list(range(1, 10))
     assert history.unit_epochs == [0, 1, 2, 3]
@@ -134,41 +139,41 @@ def test_what_is_noted(arrays: Arrays) -> None:
     assert numbers["final_loss"] == 100 * history.test_loss[-1]
 
 
-def test_progress_between_the_looks(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_between_the_looks(tensors: ImageTensors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "LOSS_EVERY", 1)
     seen: list[tuple[float, str]] = []
     spec = dataclasses.replace(SMALL, epochs=2)
-    train(spec, arrays, watch=lambda history, rate: seen.append(training.progress(spec, history, rate)[::2]))
+    train(spec, tensors, watch=lambda history, rate: seen.append(training.progress(spec, history, rate)[::2]))
     assert [share for share, _ in seen] == pytest.approx([step / 6 for step in range(1, 7)])
     assert [text.partition(",")[0] for _, text in seen[1:4]] == ["epoch 0.67/2", "epoch 1/2", "epoch 1.33/2"]
     assert "test" not in seen[1][1] and seen[2][1].endswith("%"), "the first look is at the first epoch's end"
 
 
-def test_mean_activation_is_that_of_the_units(arrays: Arrays) -> None:
-    run = training._Run(SMALL, arrays, training.Ranks())
+def test_mean_activation_is_that_of_the_units(tensors: ImageTensors) -> None:
+    run = training._Run(SMALL, tensors, training.Ranks())
     run.track()
-    first = run.network[1](run.network[0](arrays.test[0])).double().mean(0).flatten()
+    first = run.network[1](run.network[0](tensors.test[0])).double().mean(0).flatten()
     assert run.history.unit_mean[0][0] == pytest.approx(first.mean().item())
     assert run.history.unit_median[0][0] == pytest.approx(first.quantile(0.5).item())
 
 
-def test_steps_end_a_run_early(arrays: Arrays) -> None:
+def test_steps_end_a_run_early(tensors: ImageTensors) -> None:
     shares: list[float] = []
     spec = dataclasses.replace(SMALL, steps=4)
-    history = train(spec, arrays, watch=lambda history, rate: shares.append(training.progress(spec, history, rate)[0]))
+    history = train(spec, tensors, watch=lambda history, rate: shares.append(training.progress(spec, history, rate)[0]))
     assert history.test_steps == [3, 4]
     assert shares == [0.75, 1.0]
 
 
-def test_learned_alphas_are_noted(arrays: Arrays) -> None:
+def test_learned_alphas_are_noted(tensors: ImageTensors) -> None:
     spec = dataclasses.replace(SMALL, activation="isrlu", alpha=3.0, learnable=True, pkeep=1.0, epochs=10)
-    history = train(spec, arrays)
+    history = train(spec, tensors)
     assert history.alphas[0] == pytest.approx([3.0] * 4) and len(history.alphas) == 11
     assert all(abs(end - 3.0) > 1e-3 for end in history.alphas[-1])
 
 
-def test_seeds_differ_and_repeat(arrays: Arrays) -> None:
-    first, again, other = (train(dataclasses.replace(SMALL, seed=seed), arrays) for seed in (1, 1, 2))
+def test_seeds_differ_and_repeat(tensors: ImageTensors) -> None:
+    first, again, other = (train(dataclasses.replace(SMALL, seed=seed), tensors) for seed in (1, 1, 2))
     assert same(first, again)
     assert not same(first, other)
 
@@ -180,7 +185,7 @@ class Stop(Exception):
 @pytest.mark.parametrize("stop_at", [1, 2, 5])
 @pytest.mark.parametrize("activation", ["relu", "isrlu"])
 def test_an_interrupted_run_goes_on_to_the_same_bits(
-    tmp_path: Path, arrays: Arrays, stop_at: int, activation: str
+    tmp_path: Path, tensors: ImageTensors, stop_at: int, activation: str
 ) -> None:
     spec = dataclasses.replace(SMALL, activation=activation, evaluations=2)
     path = tmp_path / "run.pt"
@@ -190,61 +195,61 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
             raise Stop
 
     with pytest.raises(Stop):
-        train(spec, arrays, checkpoint=path, watch=stop)
+        train(spec, tensors, checkpoint=path, watch=stop)
     assert path.exists() == (stop_at > 2), "a checkpoint is written at an epoch's end"
     torch.manual_seed(123)  # whatever happened to the global generator in between
     seen: list[int] = []
-    resumed = train(spec, arrays, checkpoint=path, watch=lambda history, rate: seen.append(history.test_steps[-1]))
-    whole_epochs = 2 * ((stop_at - 1) // 2)  # looks at the test set that the checkpoint holds
+    resumed = train(spec, tensors, checkpoint=path, watch=lambda history, rate: seen.append(history.test_steps[-1]))
+    whole_epochs = 2 * ((stop_at - 1) // 2)  # evaluations that the checkpoint holds
     assert seen == resumed.test_steps[whole_epochs:], "what the checkpoint holds is not trained again"
-    assert same(resumed, train(spec, arrays))
-    assert same(resumed, train(spec, arrays, checkpoint=path)), "a finished run is not trained further"
+    assert same(resumed, train(spec, tensors))
+    assert same(resumed, train(spec, tensors, checkpoint=path)), "a finished run is not trained further"
 
 
-def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, arrays: Arrays) -> None:
-    train(SMALL, arrays, checkpoint=tmp_path / "run.pt")
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, tensors: ImageTensors) -> None:
+    train(SMALL, tensors, checkpoint=tmp_path / "run.pt")
     with pytest.raises(UserError, match="is the checkpoint of another run"):
-        train(dataclasses.replace(SMALL, seed=1), arrays, checkpoint=tmp_path / "run.pt")
+        train(dataclasses.replace(SMALL, seed=1), tensors, checkpoint=tmp_path / "run.pt")
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path: Path, arrays: Arrays) -> None:
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, tensors: ImageTensors) -> None:
     path = tmp_path / "run.pt"
-    train(SMALL, arrays, checkpoint=path)
+    train(SMALL, tensors, checkpoint=path)
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(UserError, match=r"run\.pt is damaged .*: delete it to start this run anew"):
-        train(SMALL, arrays, checkpoint=path)
+    with pytest.raises(UserError, match=r"run\.pt is damaged .*: delete it to start this run again"):
+        train(SMALL, tensors, checkpoint=path)
     with pytest.raises(UserError, match=r"cannot read the checkpoint .*: Is a directory"):
-        train(SMALL, arrays, checkpoint=tmp_path)
+        train(SMALL, tensors, checkpoint=tmp_path)
 
 
-def test_a_run_of_a_grid_with_a_damaged_checkpoint_starts_anew(tmp_path: Path, arrays: Arrays) -> None:
+def test_a_run_of_a_grid_with_a_damaged_checkpoint_starts_anew(tmp_path: Path, tensors: ImageTensors) -> None:
     checkpoint_path(tmp_path, SMALL).write_bytes(b"half of a state")
-    run = execute(SMALL, arrays, tmp_path)
-    expected = dataclasses.asdict(dataclasses.replace(train(SMALL, arrays), seconds=0.0))
+    run = execute(SMALL, tensors, tmp_path)
+    expected = dataclasses.asdict(dataclasses.replace(train(SMALL, tensors), seconds=0.0))
     assert run.status == "done" and {**run.result["history"], "seconds": 0.0} == expected
 
 
 @pytest.mark.slow
-def test_only_the_command_is_one_of_several_processes(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_command_is_one_of_several_processes(tensors: ImageTensors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")  # a scheduler may have left it
-    assert train(SMALL, arrays).test_accuracy
+    assert train(SMALL, tensors).test_accuracy
     for count, message in (("2", "is 2, but torchrun did not start this: "), ("x", "is 'x', but a number")):
         done = isrlu(*TRAIN, env={**os.environ, "WORLD_SIZE": count})
         (line,) = done.stderr.splitlines()
         assert done.returncode == 2 and line.startswith(f"isrlu: WORLD_SIZE {message}")
 
 
-def test_other_data_is_refused(arrays: Arrays) -> None:
+def test_other_data_is_refused(tensors: ImageTensors) -> None:
     with pytest.raises(UserError, match="specified for data 'mnist', but 'small' was given"):
-        train(dataclasses.replace(SMALL, data="mnist"), arrays)
+        train(dataclasses.replace(SMALL, data="mnist"), tensors)
 
 
-def test_divergence_is_told_with_its_step(arrays: Arrays) -> None:
+def test_divergence_is_told_with_its_step(tensors: ImageTensors) -> None:
     with pytest.raises(Diverged, match=r"is (nan|-?inf) at step") as caught:
-        train(dataclasses.replace(SMALL, activation="elu", alpha=1e38), arrays)
+        train(dataclasses.replace(SMALL, activation="elu", alpha=1e38), tensors)
     assert caught.value.history.unit_epochs == [] and caught.value.history.train_loss == []
     with pytest.raises(Diverged, match="the alpha is inf at step 0") as caught:
-        train(dataclasses.replace(SMALL, activation="isrlu", alpha=1e39, learnable=True), arrays)
+        train(dataclasses.replace(SMALL, activation="isrlu", alpha=1e39, learnable=True), tensors)
     assert caught.value.history.alphas == []
 
 

@@ -9,18 +9,18 @@ import torch
 from mnist_program import small_data
 from torch import Tensor
 
-from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.mnist import distributed, train_mnist
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 
-SPEC = Spec(activation="isrlu", width=16, epochs=1, batch=50, pkeep=1.0, data="small")
+SPEC = MnistSpec(activation="isrlu", width=16, epochs=1, batch=50, pkeep=1.0, data="small")
 
 
 class Recorded(train_mnist._Run):
     """A run that notes its share of each batch, and the gradient of the first."""
 
-    def __init__(self, arrays: Arrays, ranks: distributed.Ranks) -> None:
-        super().__init__(SPEC, arrays, ranks)
+    def __init__(self, tensors: ImageTensors, ranks: distributed.Ranks) -> None:
+        super().__init__(SPEC, tensors, ranks)
         self.shares: list[Tensor] = []
         self.gradient: list[Tensor] = []
 
@@ -35,9 +35,9 @@ class Recorded(train_mnist._Run):
 def main(folder: str) -> None:
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
-    arrays = Arrays(small_data())
-    arrays.train, arrays.test = ((images.double(), labels) for images, labels in (arrays.train, arrays.test))
-    run = Recorded(arrays, distributed.Ranks.of_torchrun())
+    tensors = ImageTensors(small_data())
+    tensors.train, tensors.test = ((images.double(), labels) for images, labels in (tensors.train, tensors.test))
+    run = Recorded(tensors, distributed.Ranks.from_environment())
     run.one_epoch(None)
     torch.save({"shares": run.shares, "gradient": run.gradient}, f"{folder}/{run.ranks.rank}.pt")
     distributed.finish()

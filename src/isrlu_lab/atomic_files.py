@@ -1,4 +1,4 @@
-"""Files that are whole or absent."""
+"""Write files as a whole: a reader sees the old file or the new one."""
 
 import errno
 import json
@@ -13,9 +13,9 @@ from isrlu_lab.errors import UserError
 
 @contextmanager
 def replacing(path: Path, *, shared: bool = False) -> Iterator[BinaryIO]:
-    """A file beside `path` to write to, renamed to it at the end: a kill leaves the old one or the new.
+    """A temporary file beside `path`, renamed to it at the end: a kill leaves the old file or the new one.
 
-    shared: other processes may write the same file at the same time, each beside it under a name of its own.
+    shared: several processes may write this file at the same time; each uses its own temporary name.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.{os.getpid()}.part" if shared else f"{path.name}.part")
@@ -29,7 +29,7 @@ def replacing(path: Path, *, shared: bool = False) -> Iterator[BinaryIO]:
         beside.unlink(missing_ok=True)
 
 
-def encode_json(data: Mapping[str, Any]) -> bytes:
+def encode_json(data: Any) -> bytes:
     """JSON text. NumPy numbers become Python's; a NaN or infinity is a ValueError, since JSON has neither."""
     return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False, default=_to_python).encode()
 
@@ -46,7 +46,7 @@ def write_json(path: Path, data: Mapping[str, Any], option: str) -> None:
 
 
 def try_to_write(path: Path, option: str) -> None:
-    """Fail now, in one line that names the command's option, not after hours of work; "-" is standard output."""
+    """Check before hours of work that `path` can be written; the error names the option. "-" is standard output."""
     if str(path) == "-":
         return
     try:
@@ -55,7 +55,7 @@ def try_to_write(path: Path, option: str) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         beside = path.with_name(f"{path.name}.part")
         beside.touch()
-        beside.unlink(missing_ok=True)  # under torchrun the others try, too
+        beside.unlink(missing_ok=True)  # under torchrun other ranks do the same
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}: give another place with {option}") from None
 

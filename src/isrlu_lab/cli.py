@@ -7,7 +7,7 @@ from typing import Annotated
 
 try:
     import isrlu
-except ImportError as error:  # the core refuses an instruction set that is unknown or not there
+except ImportError as error:  # the core rejects an unknown or unsupported instruction set
     if not str(error).startswith("ISRLU_SIMD"):
         raise
     print(f"isrlu: {error}", file=sys.stderr)
@@ -29,7 +29,7 @@ from isrlu_lab.measure.bench_command import MOST_THREADS, accuracy, bench
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(bench, name="bench")
 app.command()(accuracy)
-results = typer.Typer(no_args_is_help=True, help="The stored training runs of the experiments.")
+results = typer.Typer(no_args_is_help=True, help="Stored training runs.")
 app.add_typer(results, name="results")
 
 
@@ -64,20 +64,23 @@ def info() -> None:
     rich.print(table)
 
 
-Out = Annotated[Path, typer.Option("--out", help="Folder of the results and the report.")]
-Data = Annotated[str | None, typer.Option("--data", help="Folder of MNIST's IDX files, or of data of their form.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder for results and report.")]
+Data = Annotated[str | None, typer.Option("--data", help="Folder with MNIST's IDX files, or data in their format.")]
 
 
 @app.command()
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments (all, if none): see --list.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments, all by default: see --list.")] = None,
     full: Annotated[bool, typer.Option("--full", help="The paper's protocol instead of the quick preset.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Repeat what is already done.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="Name the experiments with their expected times.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the experiments with their expected times.")] = False,
     out: Out = Path("results"),
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each training run.")] = None,
-    engine: Annotated[str, typer.Option(help="What trains: local, ray, or ray:ADDRESS.")] = "local",
-    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Train part I of N only; then merge.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds of each training run.")] = None,
+    engine: Annotated[str, typer.Option(help="Where to train: local, ray, or ray:ADDRESS.")] = "local",
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Train only part I of N, to be merged.")] = None,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Make tables, figures and report from what is stored; train nothing.")
+    ] = False,
     data: Data = None,
 ) -> None:
     """Rebuild the paper's tables and figures on this machine and write the report."""
@@ -90,7 +93,9 @@ def reproduce(
     if listing:
         terminal.listing(console, registry.select(names or []))
         return
-    options = {"seeds": seeds, "engine": engine, "shard": shard, "data": data}
+    if stored and (engine != "local" or shard or again):
+        raise UserError("--stored trains and measures nothing: give it without --engine, --shard and --again")
+    options = {"seeds": seeds, "engine": engine, "shard": shard, "data": data, "stored": stored}
     if (engine, shard, data) != ("local", None, None):
         from isrlu_lab.experiments import study
 
@@ -103,7 +108,7 @@ def reproduce(
 
 @app.command()
 def report(out: Out = Path("results")) -> None:
-    """Write the HTML report of the results that are there."""
+    """Write the HTML report of the stored results."""
     from isrlu_lab.report import build
 
     damaged: list[str] = []
@@ -119,7 +124,7 @@ def data(
     name: Annotated[str, typer.Argument(help="The data set: mnist.")] = "mnist",
     folder: Data = None,
 ) -> None:
-    """Find or fetch the data, check it, and say where it is."""
+    """Find or download the data, check it, and print where it is."""
     from isrlu_lab.data import data_command
 
     data_command.show(name, folder)
@@ -129,20 +134,20 @@ def data(
 def train(
     architecture: Annotated[int, typer.Option(help="The paper's network: 1 (table 4) or 2 (table 5).")] = 1,
     activation: Annotated[str, typer.Option(help="isrlu, elu or relu.")] = "isrlu",
-    alpha: Annotated[float, typer.Option(help="Of ISRLU or ELU.")] = 1.0,
-    learnable: Annotated[bool, typer.Option("--learnable", help="Learn ISRLU's alpha, from --alpha on.")] = False,
+    alpha: Annotated[float, typer.Option(help="alpha of ISRLU or ELU.")] = 1.0,
+    learnable: Annotated[bool, typer.Option("--learnable", help="Learn ISRLU's alpha, starting at --alpha.")] = False,
     method: Annotated[str, typer.Option(help="ISRLU's inverse square root: full, approx, kinney...")] = "full",
     width: Annotated[int, typer.Option(help="Hidden units of the dense layer; 0: the paper's.")] = 0,
     pkeep: Annotated[float, typer.Option(help="Probability of keeping a unit of the dense layer.")] = 0.4,
-    pkeep_conv: Annotated[float, typer.Option(help="The same after each max-pool, in architecture 2.")] = 1.0,
-    epochs: Annotated[int, typer.Option(help="Times through the training data.")] = 17,
-    steps: Annotated[int, typer.Option(help="Stop after so many steps; 0: after the last epoch.")] = 0,
-    evaluations: Annotated[int, typer.Option(help="Looks at the test set in an epoch.")] = 1,
-    batch: Annotated[int, typer.Option(help="Images in a step.")] = 100,
-    seed: Annotated[int, typer.Option(help="Of weights, order and dropout.")] = 0,
-    threads: Annotated[int, typer.Option(min=0, max=MOST_THREADS, help="torch's threads; 0: as torch has it.")] = 0,
+    pkeep_conv: Annotated[float, typer.Option(help="The same after each max-pool (architecture 2).")] = 1.0,
+    epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 17,
+    steps: Annotated[int, typer.Option(help="Stop after this many steps; 0: after the last epoch.")] = 0,
+    evaluations: Annotated[int, typer.Option(help="Evaluations on the test set per epoch.")] = 1,
+    batch: Annotated[int, typer.Option(help="Images per step.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of weights, shuffling and dropout.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, max=MOST_THREADS, help="Threads of PyTorch; 0: its default.")] = 0,
     data: Data = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="File to go on from, and to write after each epoch.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="File to resume from, written after each epoch.")] = None,
     output: Annotated[Path | None, typer.Option("--json", help="File for the result.")] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard.")] = None,
 ) -> None:
@@ -170,13 +175,13 @@ def train(
 
 @results.command()
 def merge(
-    stores: Annotated[list[Path], typer.Argument(help="Other output folders, or their stores of runs.")],
+    stores: Annotated[list[Path], typer.Argument(help="Other output folders, or their runs.sqlite.")],
     out: Out = Path("results"),
 ) -> None:
-    """Take over the runs of other stores: of the shards of a grid, trained on other machines."""
+    """Copy training runs from other output folders, such as shards trained on other machines."""
     from isrlu_lab.experiments import results_command
 
-    results_command.merge(stores, out)
+    raise typer.Exit(results_command.merge(stores, out))
 
 
 @results.command("show")
@@ -184,14 +189,14 @@ def show_runs(
     out: Out = Path("results"),
     output: Annotated[Path | None, typer.Option("--json", help="File for all runs with their histories.")] = None,
 ) -> None:
-    """List the stored runs; also while they are being trained."""
+    """List the stored training runs; also works while others are being trained."""
     from isrlu_lab.experiments import results_command
 
     raise typer.Exit(results_command.show(out, output))
 
 
 def main() -> None:
-    """Run the command line; a user's mistake is one line and exit code 2."""
+    """Run the command line. A user's mistake is reported in one line, with exit code 2."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A character that the encoding lacks becomes "?": one column wide, so tables stay aligned. Standard error
         # never fails; Python itself writes such characters as escapes there.
@@ -206,6 +211,6 @@ def main() -> None:
             raise
         sys.exit(print_error(message))
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # PyTorch's word for it
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # PyTorch's message
             raise
         sys.exit(print_error("this machine has not enough memory for it: ask for less"))

@@ -1,5 +1,6 @@
-"""Run experiments one after the other: what is done stays done, what fails is told, and the report comes last."""
+"""Run experiments one after the other. A finished one is not repeated, a failed one does not stop the others."""
 
+import contextlib
 import dataclasses
 import time
 import traceback
@@ -15,9 +16,10 @@ from isrlu._missing import install_hint
 from isrlu_lab import environment
 from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import registry, terminal
-from isrlu_lab.experiments.context import Context
-from isrlu_lab.experiments.experiment import Experiment
-from isrlu_lab.experiments.result_store import Damaged, Record, Store, StoreError
+from isrlu_lab.experiments.context import Context, NothingStored
+from isrlu_lab.experiments.experiment import Experiment, Result
+from isrlu_lab.experiments.result_store import Damaged, Record, Store
+from isrlu_lab.output_folder import OutputFolder, StoreError
 
 FAILED, INTERRUPTED = 1, 130
 
@@ -34,31 +36,43 @@ def reproduce(
 ) -> int:
     """Run the experiments of these names (all, if none) and write the report; returns the exit code."""
     entries = registry.select(names)
+    options = options or {}
     preset = "full" if full else "quick"
 
     def warn(message: str) -> None:
         errors.print(f"isrlu: {message}", style="red", markup=False, soft_wrap=True)
 
-    store = Store(out, warn)
+    stored = bool(options.get("stored"))
+    if stored and not out.is_dir():
+        raise UserError(_nothing_stored(entries, preset, out))
+    store = Store(OutputFolder(out), warn)
     failed: list[str] = []
+    missing: list[Experiment] = []
     finished = 0
-    with store.exclusive():
+    with store.output.lock():
+        store.output.check_space()
         for entry in entries:
             try:
-                if not _run(entry, store, preset, again, console, options or {}):
+                if stored:
+                    missing += [] if _show_stored(entry, store, preset, console, options) else [entry]
+                elif not _run(entry, store, preset, again, console, options):
                     failed.append(entry.name)
                 finished += 1
             except KeyboardInterrupt:
-                warn(f"stopped in {entry.name}; {finished} of {len(entries)} are finished: the same command goes on")
+                warn(f"stopped in {entry.name}; {finished} of {len(entries)} are finished: the same command resumes")
                 return INTERRUPTED
             except StoreError:
                 raise
-            except Exception as error:  # one experiment that fails must not take the others down
+            except Exception as error:  # one experiment that fails must not stop the others
                 reason = _reason(error)
                 store.save_failure(entry.name, preset, reason, traceback.format_exc())
                 warn(f"{entry.name} failed: {reason}")
                 failed.append(entry.name)
+        if len(missing) == len(entries):
+            raise UserError(_nothing_stored(missing, preset, out))
         _report(out, console)
+    if missing:
+        warn(_nothing_stored(missing, preset, out))
     if failed:
         warn(f"{len(failed)} of {len(entries)} failed: {', '.join(failed)}")
     return FAILED if failed else 0
@@ -67,22 +81,49 @@ def reproduce(
 def _run(
     entry: Experiment, store: Store, preset: str, again: bool, console: Console, options: Mapping[str, Any]
 ) -> bool:
-    """Whether all of it ran, now or before: runs that crashed leave an experiment without them."""
+    """Run the experiment unless its result is stored; returns False if training runs crashed."""
     folder = store.folder(entry.name, preset)
     if again:
         folder.forget_parts()
-    try:
-        record = None if again else store.load(entry.name, preset)
-    except Damaged as error:
-        store.warn(f"{error}; {entry.name} runs again")
-        record = None
+    record = None if again else _load(entry, store, preset, "runs again")
     context = Context(folder, preset == "full", options=options)
     if record is not None and registry.is_current(entry, record.environment, context):
         date = str(record.environment.get("date", "before"))[:10]
         console.print(f"[green]done[/] {entry.name} ({preset}, {date}; --again repeats it)", highlight=False)
         return True
+    found = _execute(entry, store, context, console)
+    folder.forget_parts()
+    return not found.environment.get("runs", {}).get("crashed")
+
+
+def _show_stored(entry: Experiment, store: Store, preset: str, console: Console, options: Mapping[str, Any]) -> bool:
+    """Rebuild the result from stored training runs, or show the stored one; returns False if there is neither."""
+    record = _load(entry, store, preset, "is left out")
+    previous = record.result if record else None
+    if entry.trains:
+        context = Context(store.folder(entry.name, preset), preset == "full", options=options, previous=previous)
+        with contextlib.suppress(NothingStored):
+            _execute(entry, store, context, console)
+            return True
+    if previous:
+        terminal.result(console, entry, previous)
+    return previous is not None
+
+
+def _load(entry: Experiment, store: Store, preset: str, consequence: str) -> Record | None:
+    try:
+        return store.load(entry.name, preset)
+    except Damaged as error:
+        store.warn(f"{error}; {entry.name} {consequence}")
+        return None
+
+
+def _execute(entry: Experiment, store: Store, context: Context, console: Console) -> Result:
+    """Call the experiment, store its result and print it."""
+    preset = "full" if context.full else "quick"
     start = time.perf_counter()
-    with _Watch(entry, preset, console) as watch:
+    expected = "10 s" if context.stored else entry.full if context.full else entry.quick
+    with _Watch(entry.name, expected, console) as watch:
         found = registry.load(entry)(dataclasses.replace(context, progress=watch.progress))
     seconds = time.perf_counter() - start
     if not (found.tables or found.figures):
@@ -90,18 +131,24 @@ def _run(
     captured = {**environment.capture(), "seeds": found.seeds, **found.environment}
     store.save(Record(entry.name, preset, round(seconds, 2), captured, found))
     terminal.result(console, entry, found)
-    return not found.environment.get("runs", {}).get("crashed")
+    return found
+
+
+def _nothing_stored(entries: Sequence[Experiment], preset: str, out: Path) -> str:
+    names = " ".join(entry.name for entry in entries)
+    command = f"isrlu reproduce {names}{' --full' if preset == 'full' else ''}"
+    return f"nothing is stored in {out} for {names.replace(' ', ', ')} ({preset} preset): `{command}` makes it"
 
 
 def _report(out: Path, console: Console) -> None:
     from isrlu_lab.report import build
 
-    path = build.write(out, warn=lambda _: None)  # damaged files were named when they were met
+    path = build.write(out, warn=lambda _: None)  # damaged files have been named already
     console.print(f"report: [bold]{escape(str(path))}[/]", soft_wrap=True, highlight=False)
 
 
 def _reason(error: Exception) -> str:
-    """One line for a person: what went wrong, and what to do where that is known."""
+    """One line for a person: what went wrong, and what to do if that is known."""
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (message := install_hint(error)):
@@ -110,11 +157,10 @@ def _reason(error: Exception) -> str:
 
 
 class _Watch:
-    """One line of progress for the running experiment; refreshed rarely, so that it does not disturb a measurement."""
+    """A progress line for the running experiment, refreshed once a second so as not to disturb a measurement."""
 
-    def __init__(self, entry: Experiment, preset: str, console: Console):
-        self._expected = entry.full if preset == "full" else entry.quick
-        self._name = entry.name
+    def __init__(self, name: str, expected: str, console: Console):
+        self._name, self._expected = name, expected
         columns = (
             TextColumn("[bold]{task.fields[name]}[/]"),
             BarColumn(bar_width=24),

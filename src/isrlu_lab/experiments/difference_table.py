@@ -14,7 +14,7 @@ def table(
     *,
     digits: int = 3,
 ) -> list[Table]:
-    """One row for each (what, of which kind, difference) under `titles`; no table where there are not two seeds."""
+    """One row for each (what, of which kind, difference) under `titles`; no table with fewer than two seeds."""
     rows: list[list[Cell]] = [
         [what, kind, each.value, each.half, each.p, "yes" if each.significant else "no"]
         for what, kind, each in found

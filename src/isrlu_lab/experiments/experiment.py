@@ -132,3 +132,5 @@ class Experiment:
     """Expected time in the quick preset on 2 cores, for people: "20 s"."""
     full: str
     module: str
+    trains: bool = False
+    """Whether it is made of training runs. Then `run` honours `Context.stored`."""

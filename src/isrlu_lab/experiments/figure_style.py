@@ -61,7 +61,7 @@ def panel(title: str, x: str, y: str, *, width: float = 5.4, height: float = 3.7
 
 
 def legend(axes: Axes, **options: Any) -> None:
-    """A legend in this style, where there is something to name."""
+    """A legend in this style, if any line has a label."""
     if not axes.get_legend_handles_labels()[0]:
         return
     with mpl.rc_context(_RC):

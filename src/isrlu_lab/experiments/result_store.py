@@ -1,44 +1,31 @@
-"""The results store: one folder per experiment and preset, JSON files that are whole or absent.
+"""The results under an output folder: result.json, failure.json and figures of each experiment in each preset.
 
-    results/table3-quick/result.json      what the experiment found, and on what
-                        /curves.svg       its figures
-                        /parts/KEY.json   finished parts of a long experiment
-                        /failure.json     why it failed, if it did
-    results/report.html
-
-Every file is written beside its place and then renamed into it, so that a kill at any moment leaves the old file or the
-new one. A file that is damaged all the same, or has another shape than the types here say, is set aside as NAME.damaged
-and named in a `Damaged` error.
+A file that is damaged, or has another shape than the types here say, is renamed to NAME.damaged and named in a
+`Damaged` error.
 """
 
-import contextlib
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, TypeVar
 from xml.etree import ElementTree
 
-import filelock
 import msgspec
 
-from isrlu_lab.atomic_files import encode_json, replacing
+from isrlu_lab.atomic_files import encode_json
 from isrlu_lab.errors import UserError
 from isrlu_lab.experiments.experiment import Result
+from isrlu_lab.output_folder import OutputFolder, StoreError, write, writing
+from isrlu_lab.training.run_store import RunStore
 
 FORMAT = 1
 PRESETS = ("quick", "full")
-PROBE_BYTES = 1 << 20  # about what a report takes
 T = TypeVar("T")
 
 
-class StoreError(UserError):
-    """The output folder cannot be used: no experiment can go on."""
-
-
 class Damaged(UserError):
-    """A file of the store could not be read; it has been set aside."""
+    """A file of the store could not be read; it has been renamed."""
 
 
 @dataclass(frozen=True)
@@ -76,55 +63,53 @@ class _Environment(TypedDict):
     runs: NotRequired[_Runs]
 
 
-class _Part(TypedDict):
-    part: Any
-
-
 class _Failure(TypedDict):
     reason: str
 
 
 @dataclass(frozen=True)
 class Folder:
-    """The place of one experiment in one preset."""
+    """The folder of one experiment in one preset, and the finished parts of its unfinished run."""
 
-    path: Path
+    output: OutputFolder
+    name: str
     warn: Callable[[str], None] = field(default=lambda _: None)
+
+    @property
+    def path(self) -> Path:
+        return self.output.root / self.name
 
     def write(self, name: str, content: bytes) -> Path:
         return write(self.path / name, content)
 
     def remember(self, key: str, compute: Callable[[], Any]) -> Any:
         """The stored part `key`, or compute(), stored."""
-        path = self.path / "parts" / f"{key}.json"
-        try:
-            if path.exists():
-                return read_json(path, _Part)["part"]
-        except Damaged as error:
-            self.warn(f"{error}; this part runs again")
-        write_json(path, {"part": compute()})
-        return read_json(path, _Part)["part"]  # the same types on the first run as on a resumed one
+        with RunStore(self.output) as store:
+            return store.remember(self.name, key, compute)
 
     def forget_parts(self) -> None:
-        """Remove what `remember` stored: the next run measures anew."""
-        with _storing(self.path):
-            if (self.path / "parts").exists():
-                shutil.rmtree(self.path / "parts")
+        """Remove what `remember` stored: the next run measures again."""
+        if self.output.runs.exists():
+            try:
+                with RunStore(self.output) as store:
+                    store.forget(self.name)
+            except UserError as error:  # an experiment without parts does not depend on the store of runs
+                self.warn(str(error))
 
 
 class Store:
     """The results under one output folder."""
 
-    def __init__(self, root: Path, warn: Callable[[str], None] = lambda _: None):
-        self.root = root
+    def __init__(self, output: OutputFolder, warn: Callable[[str], None] = lambda _: None):
+        self.output = output
         self.warn = warn
 
     def folder(self, experiment: str, preset: str) -> Folder:
-        return Folder(self.root / f"{experiment}-{preset}", self.warn)
+        return Folder(self.output, self.output.experiment(experiment, preset).name, self.warn)
 
     def load(self, experiment: str, preset: str) -> Record | None:
-        """The stored result, or None; a damaged file is set aside and raises `Damaged`."""
-        path = self.folder(experiment, preset).path / "result.json"
+        """The stored result, or None; a damaged file is renamed and raises `Damaged`."""
+        path = self.output.result(experiment, preset)
         if not path.exists():
             return None
         data = read_json(path, dict[str, Any])
@@ -144,54 +129,22 @@ class Store:
             raise _set_aside(path, error) from None
 
     def save(self, record: Record) -> None:
-        """Store a result; what its unfinished run left is no longer needed."""
-        folder = self.folder(record.experiment, record.preset)
+        """Store a result and remove the record of an earlier failure."""
         data = {**vars(record), "result": record.result.to_json()}
-        write_json(folder.path / "result.json", {"format": FORMAT, **data})
-        (folder.path / "failure.json").unlink(missing_ok=True)
-        folder.forget_parts()
+        write_json(self.output.result(record.experiment, record.preset), {"format": FORMAT, **data})
+        self.output.failure(record.experiment, record.preset).unlink(missing_ok=True)
 
     def save_failure(self, experiment: str, preset: str, reason: str, traceback: str) -> None:
-        path = self.folder(experiment, preset).path / "failure.json"
-        write_json(path, {"reason": reason, "traceback": traceback})
+        write_json(self.output.failure(experiment, preset), {"reason": reason, "traceback": traceback})
 
     def load_failure(self, experiment: str, preset: str) -> str | None:
         """Why the experiment failed when it last ran, if it did."""
-        path = self.folder(experiment, preset).path / "failure.json"
+        path = self.output.failure(experiment, preset)
         try:
             return read_json(path, _Failure)["reason"] if path.exists() else None
         except Damaged as error:
             self.warn(str(error))
             return None
-
-    @contextlib.contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Hold the store, after a test that it can be written; a second `reproduce` in the same folder is refused."""
-        if self.root.exists() and not self.root.is_dir():
-            raise StoreError(f"{self.root} is not a folder: give another one with --out")
-        with _storing(self.root):
-            self.root.mkdir(parents=True, exist_ok=True)
-            write(self.root / ".probe", bytes(PROBE_BYTES)).unlink()
-            (self.root / ".lock").open("ab").close()
-        lock = filelock.FileLock(self.root / ".lock", blocking=False, fallback_to_soft=False)
-        try:
-            lock.acquire()
-        except filelock.Timeout:
-            message = f"another isrlu reproduce is writing in {self.root}: wait for it, or give --out"
-            raise StoreError(message) from None
-        except OSError:  # a file system without locks: two runs in one folder only do the same work twice
-            pass
-        try:
-            yield
-        finally:
-            lock.release()
-
-
-def write(path: Path, content: bytes) -> Path:
-    """Write beside, then rename: `path` is never seen half-written."""
-    with _storing(path), replacing(path) as file:
-        file.write(content)
-    return path
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
@@ -200,7 +153,7 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 
 
 def read_json(path: Path, shape: type[T]) -> T:
-    """The data in `path`; a file that is damaged or of another shape is set aside and raises `Damaged`."""
+    """The data in `path`; a file that is damaged or of another shape is renamed and raises `Damaged`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=shape)
     except (ValueError, RecursionError) as error:  # also msgspec's own errors and UnicodeDecodeError
@@ -215,13 +168,13 @@ def _set_aside(path: Path, error: Exception) -> Damaged:
     while aside.exists():
         count += 1
         aside = path.with_name(f"{path.name}.damaged-{count}")
-    with _storing(path):
+    with writing(path):
         os.replace(path, aside)
     return Damaged(f"{path} is damaged ({type(error).__name__}: {error}): set aside as {aside.name}")
 
 
 def load_svg(path: Path) -> bytes:
-    """A figure's file; ValueError where there is none, or it is no SVG."""
+    """The content of a figure's file; ValueError if it is missing or no SVG."""
     try:
         content = path.read_bytes()
         if ElementTree.fromstring(content).tag.rpartition("}")[2] == "svg":
@@ -232,11 +185,3 @@ def load_svg(path: Path) -> bytes:
     except (ElementTree.ParseError, LookupError, ValueError) as error:  # the last two: an unknown encoding
         reason = f"is damaged: {error}"
     raise ValueError(f"its figure {path.name} {reason}")
-
-
-@contextlib.contextmanager
-def _storing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}: give another folder with --out") from None

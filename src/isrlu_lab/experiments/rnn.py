@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 import isrlu
-from isrlu_lab.experiments import difference_table, figure_style, stats, study
+from isrlu_lab.experiments import difference_table, figure_style, numbers, stats, study
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Column, Figure, Result, Table, claim
 from isrlu_lab.experiments.study import Row, Study
 from isrlu_lab.measure import recurrent_bench as bench
-from isrlu_lab.measure.measurement import Measurement
-from isrlu_lab.training.recurrent.recurrent_spec import GATES, LAYERS, TASKS, RnnSpec
+from isrlu_lab.training.recurrent.recurrent_spec import GATES, LAYERS, TASKS, RecurrentSpec
 
+GATES_CAPTION, LAYERS_CAPTION = "The gates' kernel alone", "Layers of"
 SEEDS = {True: 5, False: 1}
 ROUNDS = {True: 25, False: 7}
 UNITS = {"rows": "test accuracy, %", "adding": "mean squared error"}
@@ -29,39 +29,49 @@ MARGIN = 0.3  # points of accuracy by which ISRU may lie behind and still stand 
 
 def run(context: Context) -> Result:
     """Measure gates and layers, train both tasks, compare."""
-    rounds = ROUNDS[context.full]
-    say = context.progress
-    sizes: dict[str, Any] = {} if context.full else {"batches": (1,), "hidden": (64,)}
-    simds = "-".join(isrlu.simd_available())
-    gates = context.remember(f"gates-{simds}", lambda: [r.to_dict() for r in _gates(rounds, say)])
-    layers = context.remember(
-        "layers", lambda: [r.to_dict() for r in bench.run_layers(**sizes, rounds=rounds, progress=say)]
-    )
-    found = study.carry_out(context, rows(context.full), seeds=SEEDS[context.full])
+    speed_tables, speed_claim, notes = _stored_speed(context.previous) if context.stored else _measure_speed(context)
+    found = study.run_study(context, rows(context.full), seeds=SEEDS[context.full])
     return Result(
-        [
-            _gates_table(gates),
-            _layers_table(layers),
-            *(_learning_table(found, task) for task in TASKS),
-            *_differences_table(found),
-        ],
-        [_quality(found), _speed(gates)],
+        [*speed_tables, *(_learning_table(found, task) for task in TASKS), *_differences_table(found)],
+        [_quality(found), speed_claim],
         [_curves(context, found, task, layer) for task in TASKS for layer in LAYERS],
-        found.notes,
+        [*found.notes, *notes],
         seeds=found.seeds,
         environment=found.environment,
     )
+
+
+def _measure_speed(context: Context) -> tuple[list[Table], Claim, list[str]]:
+    """Tables, claim and notes on the speed of gates and layers."""
+    rounds = ROUNDS[context.full]
+    sizes: dict[str, Any] = {} if context.full else {"batches": (1,), "hidden": (64,)}
+    simds = isrlu.simd_available()
+    gates = context.remember(
+        f"gates-{'-'.join(simds)}",
+        lambda: [r.to_dict() for r in bench.run_gates(simds, rounds=rounds, progress=context.progress)],
+    )
+    layers = context.remember(
+        "layers", lambda: [r.to_dict() for r in bench.run_layers(**sizes, rounds=rounds, progress=context.progress)]
+    )
+    return [_gates_table(gates), _layers_table(layers)], _speed(gates), []
+
+
+def _stored_speed(previous: Result | None) -> tuple[list[Table], Claim, list[str]]:
+    """The same from the result of an earlier command, if it has them."""
+    earlier = previous or Result()
+    tables = [each for each in earlier.tables if each.caption.startswith((GATES_CAPTION, LAYERS_CAPTION))]
+    if not tables:
+        reason = "The speed has not been measured: run it without --stored."
+        return [], claim("rnn.speed", None, reason=reason), [reason]
+    text = numbers.claim("rnn.speed")["text"]
+    return tables, next(each for each in earlier.claims if each.text == text), []
 
 
 def is_current(environment: Mapping[str, Any], context: Context) -> bool:
     return study.is_current(environment, context, rows(context.full), seeds=SEEDS[context.full])
 
 
-def _gates(rounds: int, say: Any) -> list[Measurement]:
-    return bench.run_gates(isrlu.simd_available(), rounds=rounds, progress=say)
-
-
-def rows(full: bool) -> list[Row[RnnSpec]]:
+def rows(full: bool) -> list[Row[RecurrentSpec]]:
     """Both tasks in both layers with both gates. Full: 6,000 steps of MNIST and 4,000 of adding."""
     lengths: dict[str, dict[str, Any]] = {
         "rows": {"hidden": 128, "batch": 100, "steps": 6000 if full else 150, "interval": 300 if full else 50},
@@ -71,7 +81,7 @@ def rows(full: bool) -> list[Row[RnnSpec]]:
         },
     }
     grid = itertools.product(TASKS, LAYERS, GATES)
-    return [Row(RnnSpec(task=task, layer=layer, gates=gates, **lengths[task])) for task, layer, gates in grid]
+    return [Row(RecurrentSpec(task=task, layer=layer, gates=gates, **lengths[task])) for task, layer, gates in grid]
 
 
 def _scores(found: Study, task: str, layer: str) -> dict[str, dict[int, float]]:
@@ -96,9 +106,7 @@ def _gates_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         Column("spread", "spread", "{:.1%}"),
         Column("times as fast as exact", "here", "{:.2f}"),
     ]
-    caption = (
-        f"The gates' kernel alone, float32, batch {bench.GATE_ROWS}, hidden {bench.GATE_HIDDEN}, forward, one thread"
-    )
+    caption = f"{GATES_CAPTION}, float32, batch {bench.GATE_ROWS}, hidden {bench.GATE_HIDDEN}, forward, one thread"
     cells = [[r["simd"], r["layer"], GATES[r["gates"]], r["ns"], r["spread"], r["speedup"]] for r in rows]
     return Table(caption, columns, cells)
 
@@ -120,7 +128,7 @@ def _layers_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         for r in rows
     ]
     return Table(
-        f"Layers of {bench.STEPS} steps, input as wide as hidden, {rows[0]['threads']} threads", columns, cells
+        f"{LAYERS_CAPTION} {bench.STEPS} steps, input as wide as hidden, {rows[0]['threads']} threads", columns, cells
     )
 
 
@@ -139,8 +147,8 @@ def _learning_table(found: Study, task: str) -> Table:
         if row.spec.task == task:
             scores = list(found.values(row, "final_score").values())
             mean = stats.mean(scores) if scores else None
-            numbers = [mean and mean.value, mean and mean.half, _steps_to_goal(found, row), len(scores)]
-            cells.append([row.spec.layer, GATES[row.spec.gates], *numbers])
+            values = [mean and mean.value, mean and mean.half, _steps_to_goal(found, row), len(scores)]
+            cells.append([row.spec.layer, GATES[row.spec.gates], *values])
     caption = {
         "rows": "Images row by row: after the last step",
         "adding": "Adding problem of 200 steps: after the last step",
@@ -159,7 +167,7 @@ def _marks(found: Study, task: str) -> str:
     return (found if task == "rows" else replace(found, identity="mnist")).marks
 
 
-def _steps_to_goal(found: Study, row: Row[RnnSpec]) -> float | None:
+def _steps_to_goal(found: Study, row: Row[RecurrentSpec]) -> float | None:
     """Mean over the runs of the steps to the task's goal; None unless all reach it."""
     goal, firsts = GOALS[row.spec.task], []
     for run in found.of(row).values():
@@ -199,7 +207,7 @@ def _quality(found: Study) -> Claim:
         verdicts += [stats.no_worse(difference, MARGIN), solved]
         texts.append(f"{layer} {difference} points on MNIST, {errors['isru']:.4f} for {errors['exact']:.4f} at adding")
     verdict, here = stats.all_of(verdicts), f"ISRU against exact gates: {'; '.join(texts)}."
-    unsure = f"Up to {MARGIN} points behind would do. {study.CANT_TELL}"
+    unsure = f"Up to {MARGIN} points behind would do. {study.NEEDS_SEEDS}"
     return claim("rnn.quality", verdict, here, unsure if verdict is None else "ISRU learns less here.")
 
 

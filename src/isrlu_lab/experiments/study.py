@@ -1,4 +1,4 @@
-"""From rows of a table to the runs behind them: each over several seeds, as one grid, in one store for all tables."""
+"""From the rows of a table to their training runs: each row over several seeds, as one grid, in one store."""
 
 import dataclasses
 import hashlib
@@ -9,20 +9,20 @@ from typing import Any, Generic, TypeVar
 
 from isrlu_lab import data
 from isrlu_lab.errors import UserError
-from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.context import Context, NothingStored
 from isrlu_lab.training.grid import make_engine, run_grid, shard
 from isrlu_lab.training.run_spec import RunSpec
-from isrlu_lab.training.run_store import Run, RunStore
+from isrlu_lab.training.run_store import Run, RunReader, RunStore
 from isrlu_lab.training.worker import Progress
 
 S = TypeVar("S", bound=RunSpec)
-FOLDER, STORE = "runs", "runs.sqlite"
-CANT_TELL = "The seeds can't tell: give more with --seeds."
+TRAIN_THEM = "train them by the same command without --stored or --shard"
+NEEDS_SEEDS = "There are too few seeds to tell: give more with --seeds."
 
 
 @dataclass(frozen=True)
 class Row(Generic[S]):
-    """A row of a table: a run but for its seed and data, and what the paper found (accuracy in percent, loss x 100)."""
+    """A row of a table: a run without seed and data, and the paper's numbers (accuracy in percent, loss x 100)."""
 
     spec: S
     accuracy: float | None = None
@@ -62,7 +62,7 @@ class Study:
 
     @property
     def finished(self) -> set[str]:
-        """Hashes of the runs that are over: done or diverged."""
+        """Hashes of the runs that are done or diverged."""
         return {key for key, run in self.runs.items() if run.status != "crashed"}
 
     @property
@@ -75,52 +75,56 @@ class Study:
 
     @property
     def no_verdict(self) -> str:
-        """Why the paper's claims can't be judged by these runs; "" where they can."""
+        """Why these runs cannot decide the paper's claims; "" if they can."""
         if not self.full:
             return "The quick preset trains too little to tell: run it with --full."
         if self.identity != "mnist":
             return f"This is not MNIST but {self.title}."
         if missing := sum(spec.hash not in self.finished for spec in self.specs()):
-            return f"{missing} of the {len(self.specs())} runs are missing: the same command trains them."
+            return f"{missing} of the {len(self.specs())} runs are missing: {TRAIN_THEM}."
         if any(len(self.of(row)) < len(self.seeds) for row in self.rows):
             return "Runs diverged: see the notes."
         return ""
 
     @property
     def marks(self) -> str:
-        """[quick preset; other data]: what every table and figure made of such runs must say."""
+        """[quick preset; other data]: appended to the caption of every table and figure of such runs."""
         found = [] if self.full else ["quick preset"]
         found += [] if self.identity == "mnist" else [self.title]
         return f" [{'; '.join(found)}]" if found else ""
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know before the numbers: the data, the preset, what is missing and what failed."""
+        """Notes on the runs: preset, data, failures, missing runs."""
         runs = sum(len(self.of(row)) for row in self.rows)
         notes = [f"Data: {self.title}. {runs} runs, seeds {', '.join(map(str, self.seeds))}."]
         if not self.full:
             notes.insert(0, "Quick preset: short runs, to show that everything works. It is no result.")
         failed = [run for run in self.runs.values() if run.status != "done"]
         notes += [f"{run.spec.label}, seed {run.spec.seed}: {run.status}, {run.reason}." for run in failed]
-        missing = len({spec.hash for spec in self.specs()} - set(self.runs))
+        missing = {spec.hash: spec for spec in self.specs() if spec.hash not in self.runs}
         if missing:
-            notes.append(f"{missing} runs of the grid are not there yet: merge the other shards, or run it without.")
+            seeds: dict[str, list[str]] = {}
+            for spec in missing.values():
+                seeds.setdefault(spec.label, []).append(str(spec.seed))
+            names = "; ".join(f"{label}, seed {', '.join(each)}" for label, each in seeds.items())
+            notes.append(f"{len(missing)} runs of the grid are missing ({names}): merge other shards, or {TRAIN_THEM}.")
         return notes
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What `is_current` reads later."""
+        """The record that `is_current` reads in a later command."""
         runs = {"complete": self.complete, "seeds": len(self.seeds), "data": self.identity, "grid": self.digest}
         return {"runs": {**runs, "crashed": len(self.crashed)}}
 
     @property
     def digest(self) -> str:
-        """Of all the grid's hashes: another one where a row, a seed or the data is another."""
+        """Digest of all hashes of the grid; it changes with any row, seed or data."""
         return hashlib.sha256(" ".join(spec.hash for spec in self.specs()).encode()).hexdigest()[:16]
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise UserError for a mistake in what `carry_out` will take, before anything runs."""
+    """Raise UserError for a mistake in what `run_study` will take, before anything runs."""
     make_engine(options.get("engine") or "local", "", Path())
     if options.get("shard"):
         shard([], options["shard"])
@@ -128,20 +132,23 @@ def check_options(options: Mapping[str, Any]) -> None:
         data.load(options["data"])
 
 
-def carry_out(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
-    """Train what is not yet trained of these rows over so many seeds (or --seeds) and return all of it."""
+def run_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
+    """Train the runs of these rows that are not stored, over so many seeds (or --seeds); returns all of them."""
     options = context.options
+    seeds = options.get("seeds") or seeds
+    if context.stored:
+        return _stored_study(context, rows, seeds=seeds)
     source, reason = data.find_or_digits(options.get("data"))
     if reason:
         context.folder.warn(f"{reason}; trains on scikit-learn's digits instead")
     found = data.load(source)
-    study = Study(list(rows), list(range(options.get("seeds") or seeds)), {}, found.identity, found.title, context.full)
+    study = Study(list(rows), list(range(seeds)), {}, found.identity, found.title, context.full)
     grid = study.specs()
     mine = shard(grid, options["shard"]) if options.get("shard") else grid
-    folder = context.folder.path.resolve().parent / FOLDER  # Ray's workers are in folders of their own
-    engine = make_engine(options.get("engine") or "local", source, folder / "checkpoints")
-    with RunStore(folder / STORE) as store:
-        run_grid(mine, store, engine, _Teller(context, mine, store))
+    output = context.folder.output
+    engine = make_engine(options.get("engine") or "local", source, output.checkpoints)
+    with RunStore(output) as store:
+        run_grid(mine, store, engine, _GridProgress(context, mine, store))
         study = dataclasses.replace(study, runs=store.find(grid))
     if mine and not any(study.of(row) for row in rows):
         raise UserError(f"no run finished: {'; '.join(sorted({run.reason for run in study.runs.values()}))}")
@@ -151,25 +158,40 @@ def carry_out(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
     return study
 
 
+def _stored_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
+    """The study of stored runs, on the given data or else on the data that most of them have; raises NothingStored."""
+    if not context.folder.output.runs.exists():
+        raise NothingStored(f"no such store of runs: {context.folder.output.runs}")
+    given = data.given(context.options.get("data"))
+    with RunReader(context.folder.output.runs) as store:
+        if given:
+            loaded = data.load(given)
+            titles = {loaded.identity: loaded.title}
+        else:
+            identities = ("mnist", *(run.spec.data for run in store.all(warn=lambda _: None)))
+            titles = {each: data.title(each) for each in identities}
+        studies = [Study(list(rows), list(range(seeds)), {}, *each, context.full) for each in titles.items()]
+        studies = [dataclasses.replace(each, runs=store.find(each.specs())) for each in studies]
+    study = max(studies, key=lambda each: len(each.runs))
+    if not any(study.of(row) for row in rows):
+        raise NothingStored(f"none of the {len(study.specs())} runs is stored in {context.folder.output.runs}")
+    return study
+
+
 def is_current(environment: Mapping[str, Any], context: Context, rows: Sequence[Row], *, seeds: int) -> bool:
-    """Whether a stored result has all runs of these rows, as many seeds as asked for, and the data now at hand."""
+    """Whether a stored result has all runs of these rows, enough seeds, and the data of this command."""
     stored = environment.get("runs", {})
     if not stored.get("complete") or stored["seeds"] < (context.options.get("seeds") or seeds):
         return False
     source = data.at_hand(context.options.get("data"))
     if source is None and stored["data"] == data.DIGITS:
-        return False  # MNIST may be in reach by now
+        return False  # MNIST may be available now
     identity = data.load(source).identity if source else stored["data"]
     return stored.get("grid") == Study(list(rows), list(range(stored["seeds"])), {}, identity, "", context.full).digest
 
 
-def store_path(out: Path) -> Path:
-    """The store of runs in an output folder."""
-    return out / FOLDER / STORE
-
-
-class _Teller:
-    """Tells the frame how far the grid is, in runs."""
+class _GridProgress:
+    """Reports the progress of a grid, counted in runs."""
 
     def __init__(self, context: Context, specs: Sequence[RunSpec], store: RunStore) -> None:
         self._context, self._total = context, len(specs)

@@ -20,10 +20,10 @@ from isrlu_lab import data, environment
 from isrlu_lab.errors import print_error
 from isrlu_lab.measure.measurement import Measurement
 from isrlu_lab.measure.printer import Column, Layout, Tables
-from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.local_engine import LocalEngine
 from isrlu_lab.training.mnist import networks
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 from isrlu_lab.training.mnist.train_mnist import learning_rate
 
 LAYOUT = Layout(
@@ -79,7 +79,7 @@ def run(
     found: dict[str, list[float]] = {"plain": [], "one run": [], "grid": []}
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")
-        found["plain"].append(_plain(Arrays(loaded), architecture, steps))
+        found["plain"].append(_plain(ImageTensors(loaded), architecture, steps))
         for name, threads in (("one run", environment.threads()), ("grid", 1)):
             found[name].append(_grid(source, loaded.identity, architecture, steps, threads))
     return found
@@ -90,7 +90,7 @@ def ratio(found: dict[str, list[float]], other: str = "plain") -> float:
     return statistics.median(grid / rate for grid, rate in zip(found["grid"], found[other], strict=True))
 
 
-def _plain(arrays: Arrays, architecture: int, steps: int) -> float:
+def _plain(arrays: ImageTensors, architecture: int, steps: int) -> float:
     """A straightforward training loop, with PyTorch's defaults."""
     torch.set_num_threads(environment.threads())
     spec = _spec(architecture, steps, arrays.identity)
@@ -123,6 +123,6 @@ def _grid(source: str, identity: str, architecture: int, steps: int, threads: in
     return sum(map(statistics.mean, rates.values()))
 
 
-def _spec(architecture: int, steps: int, identity: str, seed: int = 0) -> Spec:
+def _spec(architecture: int, steps: int, identity: str, seed: int = 0) -> MnistSpec:
     conv = 0.7 if architecture == 2 else 1.0
-    return Spec(architecture=architecture, pkeep_conv=conv, epochs=100, steps=steps, seed=seed, data=identity)
+    return MnistSpec(architecture=architecture, pkeep_conv=conv, epochs=100, steps=steps, seed=seed, data=identity)

@@ -11,14 +11,13 @@ from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import numbers, registry
 from isrlu_lab.experiments.experiment import VERDICTS, Cell, Claim, Column, Experiment, Result, Table
 from isrlu_lab.experiments.result_store import PRESETS, Damaged, Record, Store, load_svg
-from isrlu_lab.experiments.result_store import write as write_file
-
-NAME = "report.html"
+from isrlu_lab.output_folder import OutputFolder
+from isrlu_lab.output_folder import write as write_file
 
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment in the report: run or not, and if not, why."""
+    """One experiment in the report: its result, or why there is none."""
 
     entry: Experiment
     record: Record | None
@@ -40,15 +39,15 @@ class Section:
 
 
 def write(out: Path, warn: Callable[[str], None]) -> Path:
-    """Write the report of the results under `out` and return its path; damaged files are told to `warn`."""
-    return write_file(out / NAME, render(collect(out, warn)).encode())
+    """Write the report of the results under `out` and return its path; damaged files are reported to `warn`."""
+    return write_file(OutputFolder(out).report, render(collect(out, warn)).encode())
 
 
 def collect(out: Path, warn: Callable[[str], None]) -> list[Section]:
     """Every experiment of the registry with its result, the full preset before the quick one."""
     if not out.is_dir():
         raise UserError(f"no results in {out}: run `isrlu reproduce` first, or give the folder with --out")
-    store = Store(out, warn)
+    store = Store(OutputFolder(out), warn)
     return [_section(store, entry) for entry in registry.EXPERIMENTS]
 
 
@@ -105,7 +104,7 @@ def _code(text: str) -> str:
 
 
 def _bar_width(table: Table, column: Column, cell: Cell) -> float | None:
-    """Length of a cell's bar in percent of the table's longest; None where no bar belongs."""
+    """Length of a cell's bar in percent of the table's longest; None if it has no bar."""
     if not column.bar or not isinstance(cell, (int, float)):
         return None
     cells = [other for row in table.rows for other, of in zip(row, table.columns, strict=True) if of.bar]

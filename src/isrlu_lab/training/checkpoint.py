@@ -1,4 +1,4 @@
-"""A run's state after an epoch or an evaluation, in one file that is whole or absent."""
+"""Checkpoints: the state of a run after an epoch or an evaluation, in one file that is replaced as a whole."""
 
 import dataclasses
 from pathlib import Path
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class DamagedCheckpoint(UserError):
-    """What a run left of itself can't be read."""
+    """A checkpoint cannot be read."""
 
 
 class CannotSave(UserError):
-    """There is no place for checkpoints: no other run would fare better."""
+    """A checkpoint cannot be written. This concerns every run of the grid, so the grid stops."""
 
 
 def save_checkpoint(
@@ -31,7 +31,7 @@ def save_checkpoint(
     step: int,
     history: object,
 ) -> None:
-    """`path` holds this epoch's state or the one before, never half of one."""
+    """Replace `path` by this state. If that fails, the previous checkpoint stays."""
     state = {
         "spec": spec.to_json(),
         "network": network.state_dict(),
@@ -45,13 +45,13 @@ def save_checkpoint(
             torch.save(state, file)
     except (OSError, RuntimeError) as error:  # torch's writer turns a full disk into a RuntimeError
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise CannotSave(f"cannot write the checkpoint {path}: {reason}; what was before it is kept") from None
+        raise CannotSave(f"cannot write the checkpoint {path}: {reason}; the previous one is kept") from None
 
 
 def load_checkpoint(
     path: Path, spec: RunSpec, network: nn.Module, optimiser: torch.optim.Optimizer, history: type[T]
 ) -> tuple[int, int, T]:
-    """Put the state into `network` and `optimiser`; returns epoch, step and history."""
+    """Load the state into `network` and `optimiser`; returns epoch, step and history."""
     try:
         state = torch.load(path, weights_only=True)
         if state["spec"] != spec.to_json():
@@ -63,6 +63,6 @@ def load_checkpoint(
         raise
     except OSError as error:
         raise UserError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
-    except Exception as error:  # torch.load raises whatever the broken bytes lead it to
+    except Exception as error:  # on damaged bytes torch.load raises errors of many types
         what = f"the checkpoint {path} is damaged ({type(error).__name__})"
-        raise DamagedCheckpoint(f"{what}: delete it to start this run anew") from None
+        raise DamagedCheckpoint(f"{what}: delete it to start this run again") from None

@@ -1,4 +1,4 @@
-"""A grid of independent runs: what is stored is not run again, the rest goes to an engine, a result is stored once."""
+"""A grid of independent runs. Stored runs are skipped, an engine executes the others, each result is stored once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from isrlu_lab.training.worker import Progress, checkpoint_path
 
 
 class Engine(Protocol):
-    """What executes runs, somewhere, in any order."""
+    """Executes runs, on this machine or others, in any order."""
 
     checkpoints: Path
 
@@ -24,12 +24,12 @@ def run_grid(
     engine: Engine,
     tell: Callable[[Progress | Run], None] = lambda _: None,
 ) -> dict[str, Run]:
-    """Run those of `specs` that the store does not hold; returns hash -> run for all of them."""
+    """Run the `specs` that are not stored; returns hash -> run for all of them."""
     unique = list({spec.hash: spec for spec in specs}.values())
     stored = store.find(unique)
     finished = {key for key, run in stored.items() if run.status != "crashed"}
     for key in finished:
-        _remove_checkpoint(engine, stored[key].spec)  # of a coordinator killed between the two
+        _remove_checkpoint(engine, stored[key].spec)  # left by a coordinator that was killed before it removed it
     pending = [spec for spec in unique if spec.hash not in finished]
     if pending:
         for run in engine.run(pending, tell):
@@ -42,12 +42,12 @@ def run_grid(
 
 def _remove_checkpoint(engine: Engine, spec: RunSpec) -> None:
     checkpoint = checkpoint_path(engine.checkpoints, spec)
-    for file in checkpoint.parent.glob(f"{checkpoint.name}*"):  # with what a worker killed in writing left
+    for file in checkpoint.parent.glob(f"{checkpoint.name}*"):  # and temporary files of killed workers
         file.unlink(missing_ok=True)
 
 
 def make_engine(name: str, source: str, checkpoints: Path, *, workers: int = 0, threads: int = 1) -> Engine:
-    """The engine "local", "ray" (on this machine, or at RAY_ADDRESS) or "ray:ADDRESS"."""
+    """The engine of this name: "local", "ray" (this machine, or RAY_ADDRESS) or "ray:ADDRESS"."""
     kind, _, address = name.partition(":")
     if kind == "local" and not address:
         from isrlu_lab.training.local_engine import LocalEngine
@@ -62,10 +62,10 @@ def make_engine(name: str, source: str, checkpoints: Path, *, workers: int = 0, 
 
 
 def shard(specs: Sequence[RunSpec], part: str) -> list[RunSpec]:
-    """Part "i/n" of a grid, for machines that share nothing; all n parts together are the grid, none overlap.
+    """Part "i/n" of a grid, for machines that share no files. The n parts are disjoint and together the grid.
 
-    >>> from isrlu_lab.training.mnist.mnist_spec import Spec
-    >>> [spec.seed for spec in shard([Spec(seed=seed) for seed in range(5)], "2/3")]
+    >>> from isrlu_lab.training.mnist.mnist_spec import MnistSpec
+    >>> [spec.seed for spec in shard([MnistSpec(seed=seed) for seed in range(5)], "2/3")]
     [1, 4]
     """
     try:

@@ -1,4 +1,4 @@
-"""The data of a run as tensors."""
+"""The data set as tensors."""
 
 import numpy as np
 import torch
@@ -7,8 +7,8 @@ from torch import Tensor
 from isrlu_lab.data import Dataset
 
 
-class Arrays:
-    """The data whole and ready: images [n, 1, 28, 28] in [0, 1], channels last, and labels."""
+class ImageTensors:
+    """The whole data set in memory: images [n, 1, 28, 28] in [0, 1], channels last, and labels."""
 
     def __init__(self, data: Dataset) -> None:
         self.identity = data.identity

@@ -1,7 +1,8 @@
-"""The engine on one machine: worker processes of one thread each, which is faster here than one run on all cores.
+"""The engine for one machine: worker processes of one thread each. For these networks that is faster than one run on
+all cores.
 
-A worker keeps the data in memory and takes one run after the other over its pipe. One that dies is replaced, and its
-run goes on from its last checkpoint; one whose coordinator dies ends itself, so that no run is ever trained twice.
+A worker keeps the data in memory and receives one run after the other over a pipe. A worker that dies is replaced, and
+its run resumes from the last checkpoint. A worker exits when its coordinator dies, so no run is trained twice.
 """
 
 import contextlib
@@ -20,13 +21,13 @@ from isrlu_lab import environment
 from isrlu_lab.training.checkpoint import CannotSave
 from isrlu_lab.training.run_spec import RunSpec
 from isrlu_lab.training.run_store import Run
-from isrlu_lab.training.worker import TRIES, Progress, become_worker, execute, lost
+from isrlu_lab.training.worker import TRIES, Progress, crashed_run, execute, set_up_worker
 
 _CONTEXT = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
 
 
 class LocalEngine:
-    """`workers` processes of `threads` threads each; by default one of one thread for each core."""
+    """`workers` processes of `threads` threads each; by default one process of one thread per core."""
 
     def __init__(self, source: str, checkpoints: Path, *, workers: int = 0, threads: int = 1) -> None:
         self.source, self.checkpoints, self.threads = source, checkpoints, threads
@@ -57,20 +58,20 @@ class LocalEngine:
                         if tries[spec.hash] < TRIES:
                             waiting.appendleft(spec)
                         else:
-                            yield lost(spec, message)
+                            yield crashed_run(spec, message)
         finally:
             for worker in workers:
                 worker.stop()
 
 
 class _Worker:
-    """The coordinator's end of a worker: its process, its pipe, and the run that it is at."""
+    """The coordinator's side of a worker: its process, its pipe, and its current run."""
 
     def __init__(self, engine: LocalEngine) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
         arguments = (theirs, engine.source, engine.checkpoints, engine.threads)
         self.process: BaseProcess = _CONTEXT.Process(target=_serve, args=arguments, daemon=True)
-        with _deaf_to_interrupts():
+        with _interrupts_blocked():
             self.process.start()
         theirs.close()
         self.spec: RunSpec | None = None
@@ -78,13 +79,13 @@ class _Worker:
 
     def start(self, spec: RunSpec) -> None:
         self.spec = spec
-        with contextlib.suppress(OSError):  # it is gone: `receive` will say so
+        with contextlib.suppress(OSError):  # it has died: `receive` reports that
             self.connection.send(spec)
 
     def receive(self) -> tuple[RunSpec, Progress | Run | CannotSave | str]:
-        """The run that it is at, and what it sent, or, where it died, how."""
+        """The current run and the message received; if the worker died, how it died."""
         spec = self.spec
-        assert spec is not None, "only a worker that is at a run is listened to"
+        assert spec is not None, "receive() needs a worker with a run"
         try:
             message = self.connection.recv()
         except (EOFError, OSError):
@@ -106,24 +107,24 @@ class _Worker:
 def _serve(connection: Connection, source: str, checkpoints: Path, threads: int) -> None:
     threading.Thread(target=_die_with_parent, daemon=True).start()
     from isrlu_lab.data import load
-    from isrlu_lab.training.image_tensors import Arrays
+    from isrlu_lab.training.image_tensors import ImageTensors
 
-    become_worker(threads)
-    arrays = Arrays(load(source))
+    set_up_worker(threads)
+    tensors = ImageTensors(load(source))
     while True:
         try:
             spec = connection.recv()
         except EOFError:
             return
         try:
-            connection.send(execute(spec, arrays, checkpoints, connection.send))
+            connection.send(execute(spec, tensors, checkpoints, connection.send))
         except CannotSave as error:
             connection.send(error)
 
 
 @contextlib.contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes that are started here never hear Ctrl-C: it is the coordinator's to handle."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes started in this block ignore Ctrl-C; the coordinator handles it."""
     if not hasattr(signal, "pthread_sigmask"):  # not POSIX
         yield
         return

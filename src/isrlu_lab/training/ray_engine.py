@@ -1,7 +1,7 @@
-"""The engine on Ray: a laptop, or a cluster by its address. Every run is a task of one core, with Ray's own retries.
+"""The engine on Ray: this machine, or a cluster at an address. Each run is a task of one core, retried by Ray.
 
-Checkpoints are of use where a retried run can see them: on one machine, or in a results folder that the nodes share.
-Elsewhere a run whose node died starts anew, which gives the same result.
+A retried run resumes from its checkpoint on one machine, or if the nodes share the output folder. Otherwise it starts
+again, with the same result.
 """
 
 import os
@@ -16,7 +16,7 @@ from isrlu_lab.errors import UserError
 from isrlu_lab.training.checkpoint import CannotSave
 from isrlu_lab.training.run_spec import RunSpec
 from isrlu_lab.training.run_store import Run
-from isrlu_lab.training.worker import TRIES, Progress, become_worker, execute, lost, reason_of
+from isrlu_lab.training.worker import TRIES, Progress, crashed_run, execute, reason_of, set_up_worker
 
 try:
     import ray
@@ -62,8 +62,8 @@ class RayEngine:
         self.source, self.checkpoints, self.address, self.threads = source, checkpoints, address, threads
 
     def run(self, specs: Sequence[RunSpec], tell: Callable[[Progress], None]) -> Iterator[Run]:
-        """Yield each run as it ends; Ray's dashboard shows the ones at work. Raises CannotSave."""
-        self.checkpoints.mkdir(parents=True, exist_ok=True)  # a node that shares it sees it
+        """Yield each run as it ends; Ray's dashboard shows the running ones. Raises CannotSave."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)  # nodes that share the folder see it
         started = not ray.is_initialized()
         if started:
             try:
@@ -84,14 +84,14 @@ class RayEngine:
                         raise error.cause from None
                     yield Run(spec, "crashed", reason_of(error.cause), environment=environment.capture())
                 except ray.exceptions.RayError as error:
-                    yield lost(spec, f"its worker died ({type(error).__name__})")
+                    yield crashed_run(spec, f"its worker died ({type(error).__name__})")
         finally:
             if started:
                 ray.shutdown()
 
 
 def _task(spec: RunSpec, data: object, checkpoints: Path, threads: int) -> Run:
-    from isrlu_lab.training.image_tensors import Arrays
+    from isrlu_lab.training.image_tensors import ImageTensors
 
-    become_worker(threads)
-    return execute(spec, Arrays(data), checkpoints if checkpoints.is_dir() else None)  # type: ignore[arg-type]
+    set_up_worker(threads)
+    return execute(spec, ImageTensors(data), checkpoints if checkpoints.is_dir() else None)  # type: ignore[arg-type]

@@ -1,8 +1,7 @@
-"""What one training run is, frozen: two runs of the same specification have the same hash and the same result."""
+"""The specification of a training run, frozen. Two runs of one specification have the same hash and the same result."""
 
 import dataclasses
 import hashlib
-import importlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,22 +12,29 @@ import msgspec
 
 from isrlu_lab.errors import UserError
 
-KINDS = {
-    "": ("isrlu_lab.training.mnist.mnist_spec", "Spec"),
-    "rnn": ("isrlu_lab.training.recurrent.recurrent_spec", "RnnSpec"),
-}
+
+@dataclass(frozen=True)
+class Number:
+    """A number in the result of a run. With a heading, `isrlu results show` prints it with so many decimals."""
+
+    name: str
+    heading: str = ""
+    decimals: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec(ABC):
-    """What every kind of run has. A kind adds its own fields, is named in KINDS, and is trained by its own module.
+    """What all kinds of run have. A kind adds its own fields, and a line in `isrlu_lab.training.kinds`.
 
-    That module offers train(spec, arrays, *, checkpoint, watch) -> history, summary(history), the numbers that tables
-    are made of, and progress(spec, *seen), share done, rate and text of a `Progress`, of what `watch` was called with.
+    Its trainer is a module with
+        train(spec, tensors, *, checkpoint, watch) -> history    raises `Diverged`; resumes from the checkpoint
+        summary(history) -> dict                                the `numbers` of the result
+        progress(spec, *arguments) -> share, rate, text         of a `Progress`, from the arguments of `watch`
     """
 
     kind: ClassVar[str] = ""
     trainer: ClassVar[str]
+    numbers: ClassVar[tuple[Number, ...]]
     protocol: ClassVar[int] = 1  # part of the hash: raise it when the trainer changes what a specification means
 
     seed: int = 0
@@ -55,7 +61,7 @@ class RunSpec(ABC):
     @property
     @abstractmethod
     def label(self) -> str:
-        """The run but for its seed, for progress lines and plots."""
+        """The run without its seed, for progress lines and plots."""
 
     @property
     @abstractmethod
@@ -65,15 +71,7 @@ class RunSpec(ABC):
     @property
     @abstractmethod
     def duration(self) -> str:
-        """How long it is trained."""
-
-
-def load_spec(values: Mapping[str, Any]) -> RunSpec:
-    """The specification of any kind that `to_json` wrote."""
-    kind = values.get("kind", "")
-    check(kind in KINDS, f"unknown kind of run {kind!r}: known are {', '.join(filter(None, KINDS))}")
-    module, name = KINDS[kind]
-    return getattr(importlib.import_module(module), name).from_json(values)
+        """The length of the training: "17 epochs"."""
 
 
 def check(good: bool, message: str) -> None:

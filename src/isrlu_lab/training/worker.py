@@ -1,4 +1,4 @@
-"""What a worker of any engine does: execute one specification and say how it went."""
+"""The work of a worker process, for all engines: execute one specification and return its run."""
 
 import ctypes
 import dataclasses
@@ -14,20 +14,20 @@ import torch
 from isrlu_lab import environment
 from isrlu_lab.errors import UserError
 from isrlu_lab.training.checkpoint import CannotSave, DamagedCheckpoint
-from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.run_spec import RunSpec
 from isrlu_lab.training.run_store import Run
 
-TRIES = 3  # of a run whose worker died
+TRIES = 3  # attempts at a run whose worker dies
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of malloc.h
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a run is, where its training loss was noted."""
+    """Progress of a run, reported whenever its training loss is recorded."""
 
     spec: RunSpec
-    share: float  # done, from 0 to 1
+    share: float  # finished, 0 to 1
     rate: float  # images or sequences per second
     text: str
 
@@ -37,33 +37,33 @@ class Progress:
 
 
 class Diverged(Exception):
-    """A number of a run (a loss, a mean activation) is no longer one; `history` ends there."""
+    """A number of a run (a loss, a mean activation) is NaN or infinite; `history` ends there."""
 
     def __init__(self, what: str, value: float, step: int, history: Any) -> None:
         super().__init__(f"the {what} is {value} at step {step}")
         self.history = history
 
 
-def become_worker(threads: int) -> None:
-    """Set this process up for training: torch's threads, and memory that stays with the process."""
+def set_up_worker(threads: int) -> None:
+    """Prepare this process for training: the number of threads, and an allocator that keeps freed memory."""
     torch.set_num_threads(threads)
     keep_memory()
 
 
 def keep_memory() -> None:
-    """Tell glibc not to return freed memory to the system: every step needs it again, and as page faults it is slow."""
+    """Make glibc keep freed memory: each training step allocates it again, and page faults are slow."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if platform.system() == "Linux" else None
-    if mallopt:  # musl has none
+    if mallopt:  # musl has no mallopt
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, -1)
 
 
 def execute(
-    spec: RunSpec, arrays: Arrays, checkpoints: Path | None, tell: Callable[[Progress], None] = lambda _: None
+    spec: RunSpec, tensors: ImageTensors, checkpoints: Path | None, tell: Callable[[Progress], None] = lambda _: None
 ) -> Run:
-    """Train `spec`, from its checkpoint if there is a whole one; a run that diverges or fails is returned as such.
+    """Train `spec`, from its checkpoint if there is one. A run that diverges or fails is returned with that status.
 
-    Raises CannotSave; without a folder of checkpoints none is kept.
+    A damaged checkpoint is deleted and the run starts again. Raises CannotSave. `checkpoints`: None keeps none.
     """
     trainer = importlib.import_module(spec.trainer)
 
@@ -73,36 +73,36 @@ def execute(
     captured = {**environment.capture(), "threads": torch.get_num_threads()}
     checkpoint = checkpoint_path(checkpoints, spec) if checkpoints else None
     try:
-        history = trainer.train(spec, arrays, checkpoint=checkpoint, watch=watch)
+        history = trainer.train(spec, tensors, checkpoint=checkpoint, watch=watch)
     except Diverged as error:
         return Run(spec, "diverged", str(error), {"history": dataclasses.asdict(error.history)}, captured)
     except CannotSave:
         raise
     except DamagedCheckpoint:
-        assert checkpoint  # it was read
+        assert checkpoint  # it has been read
         checkpoint.unlink()
-        return execute(spec, arrays, checkpoints, tell)
+        return execute(spec, tensors, checkpoints, tell)
     except Exception as error:  # one run that fails must not stop the others
         return Run(spec, "crashed", reason_of(error), environment=captured)
     return Run(spec, "done", "", {**trainer.summary(history), "history": dataclasses.asdict(history)}, captured)
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a run failed, in one line."""
+    """The reason of a failure in one line."""
     name = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
     return name + str(error).partition("\n")[0]
 
 
 def seed_of(*parts: int) -> int:
-    """A seed drawn from these numbers (zeros at their end do not count)."""
+    """A seed derived from these numbers; trailing zeros do not change it."""
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
 
 
 def checkpoint_path(folder: Path, spec: RunSpec) -> Path:
-    """Where the run's state is kept until its result is stored."""
+    """The file of the run's checkpoint; it is removed when the result is stored."""
     return folder / f"{spec.hash}.pt"
 
 
-def lost(spec: RunSpec, reason: str) -> Run:
-    """The record of a run whose worker died again and again."""
+def crashed_run(spec: RunSpec, reason: str) -> Run:
+    """The record of a run whose worker died at every attempt."""
     return Run(spec, "crashed", f"{reason}, {TRIES} times", environment=environment.capture())

@@ -19,7 +19,7 @@ def run(context: Context) -> Result:
     """Train with learnable alphas and pair them with fixed ones by seed."""
     members = rows(context.full)
     fixed, learned = members[::2], members[1::2]
-    found = study.carry_out(context, members, seeds=table4.SEEDS[context.full])
+    found = study.run_study(context, members, seeds=table4.SEEDS[context.full])
     pairs = list(zip(learned, fixed, strict=True))
     made = [
         tables.accuracy(found, "Fixed and learned alpha: architecture 1"),
@@ -40,13 +40,13 @@ def is_current(environment: Mapping[str, Any], context: Context) -> bool:
 
 
 def rows(full: bool) -> list[Row]:
-    """Each alpha fixed and learned, in turn (quick: alpha 1 alone)."""
+    """Each alpha, fixed and then learned (quick: only alpha 1)."""
     fixed = [table4.fixed_alpha(full, alpha) for alpha in ((1.0, 3.0) if full else (1.0,))]
     return [Row(dataclasses.replace(spec, learnable=learnable)) for spec in fixed for learnable in (False, True)]
 
 
 def _ends(found: Study, learned: Sequence[Row]) -> list[Table]:
-    """Where each layer's alpha ends; no table where no such run is done."""
+    """The final alpha of each layer; no table if no such run is done."""
     columns = [
         Column("start"),
         Column("hidden layer"),
@@ -68,5 +68,5 @@ def _claim(found: Study, pairs: list[tuple[Row, Row]]) -> Claim:
     differences = tables.compare(found, pairs, "best_accuracy")
     texts = [f"{row.spec.name} {each} points" for (row, _), each in zip(pairs, differences, strict=True)]
     better = stats.all_of(stats.better(each, tables.MARGIN) for each in differences)
-    reason = study.CANT_TELL if better is None else "From one start at least it is not better than alpha held fixed."
+    reason = study.NEEDS_SEEDS if better is None else "From one start at least it is not better than alpha held fixed."
     return claim("alpha.learned", better, f"Against fixed alpha: {', '.join(texts)}.", reason)

@@ -20,7 +20,7 @@ METHODS = ("full", "approx", "kinney")
 def run(context: Context) -> Result:
     """Train the approximations and pair them with full precision by seed."""
     members = rows(context.full)
-    found = study.carry_out(context, members, seeds=table4.SEEDS[context.full])
+    found = study.run_study(context, members, seeds=table4.SEEDS[context.full])
     exact, *others = members
     pairs = [(row, exact) for row in others]
     made = [

@@ -15,7 +15,7 @@ from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Result, claim
 from isrlu_lab.experiments.mnist import plots, tables
 from isrlu_lab.experiments.study import Row, Study
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 
 WIDTHS = {True: (1176, 200), False: (1176,)}  # the paper's word; the tutorial's, which the rest of the protocol is
 SEEDS = {True: 5, False: 1}  # full, quick
@@ -25,7 +25,7 @@ MUCH = 0.9  # "much more rapidly": the most that a training loss may be of anoth
 def run(context: Context) -> Result:
     """Train all rows over all seeds and compare."""
     by_width = _by_width(context.full)
-    found = study.carry_out(context, _all(by_width), seeds=SEEDS[context.full])
+    found = study.run_study(context, _all(by_width), seeds=SEEDS[context.full])
     made, figures = [], []
     for width, members in by_width.items():
         part, what = found.part(members), f"dense layer of {width}"
@@ -49,7 +49,7 @@ def rows(full: bool, width: int) -> list[Row]:
     length = {"epochs": paper["epochs"], "evaluations": 6} if full else {"epochs": 1, "evaluations": 3}
     return [
         Row(
-            Spec(
+            MnistSpec(
                 architecture=1,
                 activation=row["activation"].lower(),
                 alpha=row.get("alpha", 1.0),
@@ -64,8 +64,8 @@ def rows(full: bool, width: int) -> list[Row]:
     ]
 
 
-def fixed_alpha(full: bool, alpha: float) -> Spec:
-    """ISRLU at pkeep 0.4, which other experiments compare with; in the tutorial's width where there are both."""
+def fixed_alpha(full: bool, alpha: float) -> MnistSpec:
+    """ISRLU at pkeep 0.4, which other experiments compare with; in the tutorial's width if the preset has both."""
     specs = (row.spec for row in rows(full, WIDTHS[full][-1]))
     return next(each for each in specs if (each.activation, each.alpha, each.pkeep) == ("isrlu", alpha, 0.4))
 
@@ -125,10 +125,10 @@ def _learning(found: Study) -> Claim:
         f"ReLU at the same dropout; significantly lower in {lower} of {len(pairs)} comparisons."
     )
     if any(each.p is None for each in differences):
-        return claim("table4.learning", None, here, study.CANT_TELL)
+        return claim("table4.learning", None, here, study.NEEDS_SEEDS)
     if max(ratios) > MUCH:
         return claim("table4.learning", False, here, f"Much more rapidly would be {MUCH} times or less in all of them.")
-    return claim("table4.learning", True if lower == len(pairs) else None, here, study.CANT_TELL)
+    return claim("table4.learning", True if lower == len(pairs) else None, here, study.NEEDS_SEEDS)
 
 
 def _best(found: Study) -> Claim:
@@ -153,7 +153,7 @@ def _relu(found: Study) -> Claim:
     difference = stats.paired(by_seed("isrlu"), by_seed("relu"))
     here = f"ISRLU's accuracy is {difference} points from ReLU's, mean over alpha and dropout, paired by seed."
     better = stats.better(difference, tables.MARGIN)
-    return claim("table4.relu", better, here, study.CANT_TELL if better is None else "No better here.")
+    return claim("table4.relu", better, here, study.NEEDS_SEEDS if better is None else "No better here.")
 
 
 def _activation(found: Study) -> Claim:

@@ -8,7 +8,7 @@ from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Result, claim
 from isrlu_lab.experiments.mnist import plots, tables
 from isrlu_lab.experiments.study import Row, Study
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 
 SEEDS = {True: 3, False: 1}  # full, quick
 
@@ -16,7 +16,7 @@ SEEDS = {True: 3, False: 1}  # full, quick
 def run(context: Context) -> Result:
     """Train all rows over all seeds and compare."""
     members = rows(context.full)
-    found = study.carry_out(context, members, seeds=SEEDS[context.full])
+    found = study.run_study(context, members, seeds=SEEDS[context.full])
     made = [
         tables.accuracy(found, "Table 5: architecture 2"),
         tables.epochs_to(found, "architecture 2"),
@@ -39,7 +39,7 @@ def rows(full: bool) -> list[Row]:
     length = {"epochs": paper["epochs"]} if full else {"epochs": 1, "steps": 200}
     return [
         Row(
-            Spec(
+            MnistSpec(
                 architecture=2,
                 activation=row["activation"].lower(),
                 alpha=row["alpha"],

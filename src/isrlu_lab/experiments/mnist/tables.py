@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from isrlu_lab.experiments import difference_table, numbers, stats
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Table, claim
-from isrlu_lab.experiments.study import CANT_TELL, Row, Study
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.experiments.study import NEEDS_SEEDS, Row, Study
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 from isrlu_lab.training.run_store import Run
 
 NEAR = 0.25  # percentage points of accuracy that a mean may be from the paper's number
@@ -56,7 +56,7 @@ def _accuracy_row(study: Study, row: Row, with_paper: bool) -> list[Cell]:
 
 
 def _mean(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """Mean and half of its confidence interval, each None where there are too few values."""
+    """Mean and half of its confidence interval, each None if there are too few values."""
     if not values:
         return None, None
     found = stats.mean(values)
@@ -75,7 +75,7 @@ def compare(study: Study, pairs: Sequence[tuple[Row, Row]], key: str) -> list[st
 
 
 def significance(study: Study, pairs: Sequence[tuple[Row, Row]], caption: str) -> list[Table]:
-    """Which differences in accuracy are significant; no table where there are not two seeds."""
+    """Which differences in accuracy are significant; no table with fewer than two seeds."""
     names = [(f"{a.spec.name} − {b.spec.name}", _pkeep(a)) for a, b in pairs]
     found = [(*name, each) for name, each in zip(names, compare(study, pairs, "best_accuracy"), strict=True)]
     return difference_table.table(caption + study.marks, ("pair", "pkeep"), "difference in accuracy, points", found)
@@ -109,7 +109,7 @@ def no_difference(study: Study, pairs: Sequence[tuple[Row, Row]], key: str) -> C
     texts = [f"{a.spec.name} − {b.spec.name} {each}" for (a, b), each in zip(pairs, found, strict=True)]
     here = f"Differences in accuracy, points: {'; '.join(texts)}."
     alike = stats.alike(found, MARGIN)
-    return claim(key, alike, here, CANT_TELL if alike is None else "A difference is significant.")
+    return claim(key, alike, here, NEEDS_SEEDS if alike is None else "A difference is significant.")
 
 
 def loss_in_range(study: Study, key: str) -> Claim:
@@ -138,7 +138,7 @@ def early_loss(run: Run) -> float:
 
 def late_loss(run: Run) -> float:
     """The training loss, mean over the last epoch."""
-    assert isinstance(run.spec, Spec)
+    assert isinstance(run.spec, MnistSpec)
     return _loss_between(run, run.spec.epochs - 1, run.spec.epochs)
 
 

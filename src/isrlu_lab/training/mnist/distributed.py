@@ -1,4 +1,4 @@
-"""The processes that share one run: one, unless torchrun started several (gloo)."""
+"""The processes of one run: a single one, unless torchrun started several (gloo)."""
 
 import os
 from typing import Self
@@ -11,7 +11,7 @@ from isrlu_lab.errors import UserError
 
 
 class Ranks:
-    """This process's rank and the number of them; every method does nothing where there is only one."""
+    """Rank of this process and number of processes. With a single process every method does nothing."""
 
     def __init__(self, count: int = 1) -> None:
         self.count = count
@@ -23,8 +23,8 @@ class Ranks:
         self.rank = dist.get_rank() if count > 1 else 0
 
     @classmethod
-    def of_torchrun(cls) -> Self:
-        """Those that torchrun started; else one."""
+    def from_environment(cls) -> Self:
+        """The processes that torchrun started, by WORLD_SIZE; one if it is not set."""
         count = os.environ.get("WORLD_SIZE", "1")
         if not count.isdecimal():
             raise UserError(f"WORLD_SIZE is {count!r}, but a number of processes is wanted: unset it, or use torchrun")
@@ -32,7 +32,7 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes and talks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def share(self, batch: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class Ranks:
 
 
 def finish() -> None:
-    """Leave the group of processes, if there is one."""
+    """Leave the process group, if there is one."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 

@@ -1,29 +1,35 @@
-"""What a training run of the paper's networks is."""
+"""The specification of a training run of the paper's networks."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from isrlu._checks import METHODS, check_learnable_alpha
 from isrlu_lab.errors import UserError
-from isrlu_lab.training.run_spec import RunSpec, check
+from isrlu_lab.training.run_spec import Number, RunSpec, check
 
 ACTIVATIONS = ("isrlu", "elu", "relu")
 ARCHITECTURES = {1: 1176, 2: 512}  # the paper's width of the dense layer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(RunSpec):
+class MnistSpec(RunSpec):
     """One run: network, activation, dropout, length, seed and data. The number of threads is not part of it.
 
-    >>> Spec(activation="isrlu", alpha=3.0, pkeep=0.25, seed=1).label
+    >>> MnistSpec(activation="isrlu", alpha=3.0, pkeep=0.25, seed=1).label
     'ISRLU α=3.0, pkeep 0.25'
-    >>> Spec(activation="swish")
+    >>> MnistSpec(activation="swish")
     Traceback (most recent call last):
         ...
     isrlu_lab.errors.UserError: unknown activation 'swish': known are isrlu, elu, relu
     """
 
     trainer: ClassVar[str] = "isrlu_lab.training.mnist.train_mnist"
+    numbers: ClassVar[tuple[Number, ...]] = (
+        Number("best_accuracy", "accuracy", 2),
+        Number("final_accuracy"),
+        Number("final_loss", "loss x 100", 3),
+        Number("seconds"),
+    )
 
     architecture: int = 1
     activation: str = "isrlu"
@@ -59,7 +65,7 @@ class Spec(RunSpec):
             check(getattr(self, name) >= least, f"{name} must be at least {least}, got {getattr(self, name)!r}")
         object.__setattr__(self, "width", self.width or ARCHITECTURES[self.architecture])
         if self.activation == "relu":
-            object.__setattr__(self, "alpha", 1.0)  # so that it can't make two runs out of one
+            object.__setattr__(self, "alpha", 1.0)  # two values would make two runs of one
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""`isrlu train`: one run with a live line."""
+"""`isrlu train`: one run with a progress line."""
 
 import dataclasses
 import math
@@ -13,7 +13,7 @@ from isrlu_lab import data as datasets
 from isrlu_lab import environment
 from isrlu_lab.atomic_files import try_to_write, write_json
 from isrlu_lab.errors import UserError
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 
 
 def train_one(
@@ -25,21 +25,21 @@ def train_one(
     output: Path | None,
     tensorboard: Path | None,
 ) -> int:
-    """Train what `options` specify; returns the exit code, 1 where the run diverged."""
-    from isrlu_lab.training.image_tensors import Arrays
+    """Train the run that `options` specify; returns the exit code, 1 if it diverged."""
+    from isrlu_lab.training.image_tensors import ImageTensors
     from isrlu_lab.training.mnist import distributed
     from isrlu_lab.training.mnist.train_mnist import History, progress, summary, train
     from isrlu_lab.training.worker import Diverged, keep_memory
 
-    Spec.from_json(options)  # a mistake is told before any data is fetched
+    MnistSpec.from_json(options)  # reports a mistake before any data is downloaded
     events = tensorboard / "events" if tensorboard else None
     for path, option in ((output, "--json"), (checkpoint, "--checkpoint"), (events, "--tensorboard")):
         if path:
             try_to_write(path, option)
     source, reason = datasets.find_or_digits(data)
     loaded = datasets.load(source)
-    spec = Spec.from_json({**options, "data": loaded.identity})
-    ranks = distributed.Ranks.of_torchrun()
+    spec = MnistSpec.from_json({**options, "data": loaded.identity})
+    ranks = distributed.Ranks.from_environment()
     used = distributed.threads(threads)
     keep_memory()
     if ranks.first:
@@ -49,7 +49,7 @@ def train_one(
     board = _board(tensorboard if ranks.first else None)
 
     console = Console(quiet=not ranks.first, highlight=False, soft_wrap=True)
-    live = console.status("starts", refresh_per_second=2)  # on a terminal alone
+    live = console.status("starts", refresh_per_second=2)  # only on a terminal
 
     def watch(history: History, rate: float) -> None:
         line = f"{progress(spec, history, rate)[2]}, {rate:,.0f} images/s"
@@ -61,7 +61,7 @@ def train_one(
     status = {"status": "done", "reason": ""}
     try:
         with live:
-            history = train(spec, Arrays(loaded), checkpoint=checkpoint, watch=watch, ranks=ranks)
+            history = train(spec, ImageTensors(loaded), checkpoint=checkpoint, watch=watch, ranks=ranks)
         numbers = summary(history)
     except Diverged as error:
         history, numbers, status = error.history, {}, {"status": "diverged", "reason": str(error)}
@@ -81,7 +81,7 @@ def train_one(
 
 
 def _board(folder: Path | None) -> Callable[[Any], None]:
-    """A function that writes a history's last point to TensorBoard; nothing where no folder is given."""
+    """A function that writes the last point of a history to TensorBoard, or does nothing without a folder."""
     if folder is None:
         return lambda _: None
     try:

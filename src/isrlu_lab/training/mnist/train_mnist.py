@@ -1,8 +1,8 @@
 """One training run: Adam, learning rate 0.0001 + 0.003 exp(-step / 2000), batches drawn by shuffled epoch.
 
-Everything random in an epoch is drawn from (seed, epoch, rank), so a run that goes on from its last epoch's checkpoint
-needs no state of a generator and ends with the same bits as one that was never interrupted (same machine, same number
-of threads). Under torchrun each rank takes its share of every batch (DistributedDataParallel).
+All random numbers of an epoch come from (seed, epoch, rank). A run that resumes from a checkpoint therefore needs no
+generator state and ends with the same bits as an uninterrupted one (same machine, same number of threads).
+Under torchrun each rank takes its share of every batch (DistributedDataParallel).
 """
 
 import math
@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from isrlu_lab.errors import UserError
 from isrlu_lab.training.checkpoint import load_checkpoint, save_checkpoint
-from isrlu_lab.training.image_tensors import Arrays
+from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.mnist import networks
 from isrlu_lab.training.mnist.distributed import Ranks
-from isrlu_lab.training.mnist.mnist_spec import Spec
+from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 from isrlu_lab.training.worker import Diverged, seed_of
 
 LOSS_EVERY = 100  # steps that one point of the training loss is the mean of
@@ -32,7 +32,7 @@ TRACKED = 1000  # test images over which each hidden unit's activation is averag
 
 @dataclass
 class History:
-    """What a run leaves behind, as plain lists; losses are mean cross-entropies, accuracies are in percent."""
+    """What a run records, as plain lists. Losses are mean cross-entropies, accuracies are in percent."""
 
     train_steps: list[int] = field(default_factory=list)
     train_loss: list[float] = field(default_factory=list)  # mean over the steps since the one before
@@ -44,24 +44,24 @@ class History:
     unit_median: list[list[float]] = field(default_factory=list)
     alphas: list[list[float]] = field(default_factory=list)  # per epoch and layer, where alpha is learned
     steps_per_epoch: int = 0
-    seconds: float = 0.0  # of training and evaluation, over all sittings
+    seconds: float = 0.0  # of training and evaluation, summed over resumed processes
 
 
 Watch = Callable[[History, float], None]  # called after each point of the training loss: so far, images/s
 
 
 def train(
-    spec: Spec,
-    arrays: Arrays,
+    spec: MnistSpec,
+    tensors: ImageTensors,
     *,
     checkpoint: Path | None = None,
     watch: Watch | None = None,
     ranks: Ranks | None = None,
 ) -> History:
     """Run `spec` to its end, from its last checkpoint if there is one; alone, or as one of `ranks`. Raises Diverged."""
-    if arrays.identity != spec.data:
-        raise UserError(f"the run is specified for data {spec.data!r}, but {arrays.identity!r} was given")
-    run = _Run(spec, arrays, ranks or Ranks())
+    if tensors.identity != spec.data:
+        raise UserError(f"the run is specified for data {spec.data!r}, but {tensors.identity!r} was given")
+    run = _Run(spec, tensors, ranks or Ranks())
     if checkpoint and checkpoint.exists():
         run.epoch, run.step, run.history = load_checkpoint(checkpoint, spec, run.network, run.optimiser, History)
     else:
@@ -79,11 +79,11 @@ def learning_rate(step: int) -> float:
 
 
 class _Run:
-    """A run's state: where it is, its network and optimiser, and what it has seen."""
+    """The state of a run: position, network, optimiser and history."""
 
-    def __init__(self, spec: Spec, arrays: Arrays, ranks: Ranks) -> None:
-        self.spec, self.arrays, self.ranks = spec, arrays, ranks
-        self.batch = min(spec.batch, len(arrays.train[1]))
+    def __init__(self, spec: MnistSpec, tensors: ImageTensors, ranks: Ranks) -> None:
+        self.spec, self.tensors, self.ranks = spec, tensors, ranks
+        self.batch = min(spec.batch, len(tensors.train[1]))
         if self.batch % ranks.count:
             raise UserError(f"batches of {self.batch} can't be shared out evenly to {ranks.count} processes")
         self.network = networks.build(
@@ -100,7 +100,7 @@ class _Run:
         self.model = ranks.wrap(self.network)
         self.optimiser = torch.optim.Adam(self.network.parameters(), fused=True)
         self.epoch = self.step = 0
-        self.history = History(steps_per_epoch=len(arrays.train[1]) // self.batch)
+        self.history = History(steps_per_epoch=len(tensors.train[1]) // self.batch)
 
     @property
     def ended(self) -> bool:
@@ -108,7 +108,7 @@ class _Run:
 
     def one_epoch(self, watch: Watch | None) -> None:
         """Train on every batch of the shuffled data once, with evaluations on the test set in between."""
-        images, labels = self.arrays.train
+        images, labels = self.tensors.train
         torch.manual_seed(seed_of(self.spec.seed, self.epoch + 1, self.ranks.rank))  # of dropout
         shuffle = torch.Generator().manual_seed(seed_of(self.spec.seed, self.epoch + 1))
         batches = torch.randperm(len(labels), generator=shuffle).split(self.batch)
@@ -156,7 +156,7 @@ class _Run:
     @torch.no_grad()
     def _test(self) -> None:
         """Loss and accuracy over the whole test set."""
-        images, labels = self.arrays.test
+        images, labels = self.tensors.test
         self.network.eval()
         logits = torch.cat([self.network(chunk) for chunk in images.split(TEST_BATCH)])
         self.network.train()
@@ -174,7 +174,7 @@ class _Run:
     def track(self) -> None:
         """Each hidden unit's mean activation over the first test images; of these, the mean and median per layer."""
         self.network.eval()
-        layers = networks.hidden_activations(self.network, self.arrays.test[0][:TRACKED])
+        layers = networks.hidden_activations(self.network, self.tensors.test[0][:TRACKED])
         self.network.train()
         units = [layer.double().mean(0).flatten() for layer in layers]
         self._check("mean activation", sum(each.mean().item() for each in units))
@@ -188,7 +188,7 @@ class _Run:
 
 
 def summary(history: History) -> dict[str, Any]:
-    """The numbers that tables are made of: highest accuracy, final loss times 100 as in the paper."""
+    """The `numbers` of the result: highest accuracy, final loss times 100 as in the paper."""
     return {
         "best_accuracy": max(history.test_accuracy),
         "final_accuracy": history.test_accuracy[-1],
@@ -197,8 +197,8 @@ def summary(history: History) -> dict[str, Any]:
     }
 
 
-def progress(spec: Spec, history: History, rate: float) -> tuple[float, float, str]:
-    """How far a run is, of what `watch` was told."""
+def progress(spec: MnistSpec, history: History, rate: float) -> tuple[float, float, str]:
+    """Share done, rate and text of a `Progress`, from the arguments of `watch`."""
     step, steps = history.train_steps[-1], spec.epochs * history.steps_per_epoch
     epoch = round(step / history.steps_per_epoch, 2)
     test = f", test {history.test_accuracy[-1]:.2f} %" if history.test_accuracy else ""

@@ -1,26 +1,27 @@
-"""What a training run of a recurrent network is."""
+"""The specification of a training run of a recurrent network."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from isrlu_lab.training.run_spec import RunSpec, check
+from isrlu_lab.training.run_spec import Number, RunSpec, check
 
 TASKS = {"rows": "images by rows", "adding": "adding problem"}
 LAYERS = ("LSTM", "GRU")
 GATES = {"isru": "ISRU", "exact": "sigmoid and tanh"}
-MADE = "made"  # the identity of data that is drawn from the seed
+MADE = "made"  # identity of data that is generated from the seed
 
 
 @dataclass(frozen=True, kw_only=True)
-class RnnSpec(RunSpec):
+class RecurrentSpec(RunSpec):
     """One run: task, layer, gates, size, length, seed and data.
 
-    >>> RnnSpec(task="adding", layer="GRU", hidden=64).label
+    >>> RecurrentSpec(task="adding", layer="GRU", hidden=64).label
     'adding problem, GRU, ISRU'
     """
 
     kind: ClassVar[str] = "rnn"
     trainer: ClassVar[str] = "isrlu_lab.training.recurrent.train_recurrent"
+    numbers: ClassVar[tuple[Number, ...]] = (Number("final_score", "score", 4), Number("seconds"))
 
     task: str = "rows"
     layer: str = "LSTM"

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 import isrlu.torch
 from isrlu_lab.errors import UserError
 from isrlu_lab.training.checkpoint import load_checkpoint, save_checkpoint
-from isrlu_lab.training.image_tensors import Arrays
-from isrlu_lab.training.recurrent.recurrent_spec import RnnSpec
+from isrlu_lab.training.image_tensors import ImageTensors
+from isrlu_lab.training.recurrent.recurrent_spec import RecurrentSpec
 from isrlu_lab.training.worker import Diverged, seed_of
 
 SIZES = {"rows": (28, 10), "adding": (2, 1)}  # inputs and outputs
@@ -37,13 +37,13 @@ class History:
     steps: list[int] = field(default_factory=list)
     loss: list[float] = field(default_factory=list)  # of training, mean over the steps since the evaluation before
     score: list[float] = field(default_factory=list)  # accuracy in percent, or mean squared error
-    seconds: float = 0.0  # of training and testing, over all sittings
+    seconds: float = 0.0  # of training and testing, summed over resumed processes
 
 
 class Network(nn.Module):
     """A recurrent layer, and a dense one on its last output."""
 
-    def __init__(self, spec: RnnSpec) -> None:
+    def __init__(self, spec: RecurrentSpec) -> None:
         super().__init__()
         inputs, outputs = SIZES[spec.task]
         self.layer = getattr(isrlu.torch, spec.layer)(inputs, spec.hidden, gates=spec.gates)
@@ -55,15 +55,15 @@ class Network(nn.Module):
 
 
 def train(
-    spec: RnnSpec,
-    arrays: Arrays,
+    spec: RecurrentSpec,
+    tensors: ImageTensors,
     *,
     checkpoint: Path | None = None,
     watch: Callable[[History, float], None] | None = None,
 ) -> History:
     """Run `spec` to its end, from its last checkpoint if there is one; raises Diverged."""
-    if spec.task == "rows" and arrays.identity != spec.data:
-        raise UserError(f"the run is specified for data {spec.data!r}, but {arrays.identity!r} was given")
+    if spec.task == "rows" and tensors.identity != spec.data:
+        raise UserError(f"the run is specified for data {spec.data!r}, but {tensors.identity!r} was given")
     torch.manual_seed(seed_of(spec.seed, 0))
     network = Network(spec)
     optimiser = torch.optim.Adam(network.parameters(), lr=spec.rate)
@@ -73,11 +73,11 @@ def train(
     while step < spec.steps:
         start = time.perf_counter()
         evaluation += 1
-        batches = _batches(spec, arrays, torch.Generator().manual_seed(seed_of(spec.seed, evaluation)))
+        batches = _batches(spec, tensors, torch.Generator().manual_seed(seed_of(spec.seed, evaluation)))
         count = min(spec.interval, spec.steps - step)
         losses = [_train_step(network, optimiser, *batch) for batch in itertools.islice(batches, count)]
         step += count
-        loss, score = torch.stack(losses).mean().item(), _score(spec, network, arrays)
+        loss, score = torch.stack(losses).mean().item(), _score(spec, network, tensors)
         for what, value in (("training loss", loss), ("test score", score)):
             if not math.isfinite(value):
                 raise Diverged(what, value, step, history)
@@ -94,12 +94,12 @@ def train(
 
 
 def summary(history: History) -> dict[str, Any]:
-    """The numbers that tables are made of."""
+    """The `numbers` of the result."""
     return {"final_score": history.score[-1], "seconds": history.seconds}
 
 
-def progress(spec: RnnSpec, history: History, rate: float) -> tuple[float, float, str]:
-    """How far a run is, of what `watch` was told."""
+def progress(spec: RecurrentSpec, history: History, rate: float) -> tuple[float, float, str]:
+    """Share done, rate and text of a `Progress`, from the arguments of `watch`."""
     step, score = history.steps[-1], history.score[-1]
     test = f"{score:.2f} %" if spec.task == "rows" else f"{score:.4f}"
     return step / spec.steps, rate, f"step {step}/{spec.steps}, loss {history.loss[-1]:.4f}, test {test}"
@@ -122,20 +122,20 @@ def _loss(outputs: Tensor, target: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def _score(spec: RnnSpec, network: Network, arrays: Arrays) -> float:
+def _score(spec: RecurrentSpec, network: Network, tensors: ImageTensors) -> float:
     """Accuracy or error over the whole test; a thousand sequences at a time, as all at once would need half a GB."""
     if spec.task == "adding":
         x, target = next(sums(spec.length, TESTED, torch.Generator().manual_seed(seed_of(spec.seed, 0, 1))))
         return _loss(network(x), target).item()
-    images, labels = arrays.test
+    images, labels = tensors.test
     outputs = torch.cat([network(rows(part)) for part in images.split(1000)])
     return 100 * (outputs.argmax(1) == labels).double().mean().item()
 
 
-def _batches(spec: RnnSpec, arrays: Arrays, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(spec: RecurrentSpec, tensors: ImageTensors, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
     if spec.task == "adding":
         return sums(spec.length, spec.batch, generator)
-    return _shuffled(*arrays.train, spec.batch, generator)
+    return _shuffled(*tensors.train, spec.batch, generator)
 
 
 def _shuffled(

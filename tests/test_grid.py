@@ -417,7 +417,7 @@ def test_throughput_is_measured_on_both_sides(monkeypatch: pytest.MonkeyPatch) -
     class Told(bench.LocalEngine):
         """An engine whose runs report 100 and 300 images per second times their seed + 1, and train nothing."""
 
-        def run(self, specs: Sequence[Spec], tell: Callable[[Progress], None]) -> Iterator[Run]:
+        def run(self, specs: Sequence[MnistSpec], tell: Callable[[Progress], None]) -> Iterator[Run]:
             started.append((self.workers, self.threads))
             for spec in specs:
                 tell(Progress(spec, 0.5, 100.0 * (spec.seed + 1), ""))

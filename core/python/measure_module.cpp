@@ -1,4 +1,5 @@
-// The Python module isrlu_lab._measure: benchmarks and the exhaustive error. Arrays come as addresses of dense memory that the caller keeps.
+// The Python module isrlu_lab._measure: benchmarks and the exhaustive error. Arrays come as addresses of dense memory
+// that the caller keeps alive.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>

@@ -1,4 +1,5 @@
-// f(x) and its gradient for PyTorch tensors. None means that no kernel can take the call: the formula in torch ops is for it.
+// f(x) and its gradient for PyTorch tensors. The result None means that no kernel can take the call: the caller uses
+// the formula in torch ops.
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -62,7 +63,8 @@ struct Call {
         return {&active().activations[function][static_cast<int>(type)][method], type};
     }
 
-    // Dense data as [outer, channels, inner]: whatever the order of dims, the stride of dim 1 is the size of what lies inside of it.
+    // Dense data as [outer, channels, inner]. In any order of dims, the stride of dim 1 is the size of what lies inside
+    // of it.
     Channels channels(const TensorView& view) const
     {
         if (alphas.size == 1) return {1, 1, view.size, alphas.data()};
@@ -130,8 +132,8 @@ bool match_layout(PyObject* grad, PyObject* saved, const TensorView& like, Tenso
     return holder && owned(PyObject_CallMethod(holder.ptr(), "copy_", "O", grad));
 }
 
-// activation_backward(saved, grad, kernel, alpha, from_output, wants_alpha_grad): (grad f', gradient of alpha or None), or None where a gradient
-// must be differentiable itself or is no plain tensor. `saved` is x, or f(x) if from_output.
+// activation_backward(saved, grad, kernel, alpha, from_output, wants_alpha_grad): (grad f', gradient of alpha or None),
+// or None if a gradient must be differentiable itself or is no plain tensor. `saved` is x, or f(x) if from_output.
 PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t count)
 {
     if (count != 6) return PyErr_Format(PyExc_TypeError, "activation_backward takes 6 arguments, got %zd", count);

@@ -1,4 +1,5 @@
-// Recurrent layers for PyTorch tensors. The caller allocates the results. Tensors come as objects, and their addresses do not leave a call.
+// Recurrent layers for PyTorch tensors. The caller allocates the results. Tensors come as objects, and their addresses
+// do not leave a call.
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -16,10 +17,23 @@ using namespace nb::literals;
 namespace isrlu {
 namespace {
 
-// A kind of layer is known to Python by one small number, which stands for a cell and a kind of gates. The dtype is the tensors'.
+// Python knows a kind of layer by one small number, which stands for a cell and a kind of gates. The dtype is that of
+// the tensors.
 int recurrent_kernel(std::string_view cell, std::string_view gates)
 {
     return position("cell", cell, cell_names) * gates_count + position("gates", gates, gates_names);
+}
+
+nb::dict gate_layout(std::string_view cell)
+{
+    const GateLayout& layout = layout_of(Cell(position("cell", cell, cell_names)));
+    nb::dict fields;
+    fields["order"] = layout.order;
+    fields["columns"] = layout.columns;
+    fields["first_input"] = layout.first_input;
+    fields["first_state"] = layout.first_state;
+    fields["first_state_block"] = layout.first_state_block;
+    return fields;
 }
 
 // The tensors of one call: contiguous, of one dtype, float32 or float64.
@@ -115,8 +129,8 @@ void recurrent_forward(int kernel, nb::handle batch_sizes, bool reverse, nb::han
     run_forward(kind, sequence, arrays);
 }
 
-// w_hh None: the product of the slopes with it is the caller's. kept: (y, gates, cells or None). grads: (grad_y, grad_h, grad_c or None), of
-// which those of the states are overwritten with the gradients of the initial states.
+// w_hh None: the caller multiplies the slopes with it. kept: (y, gates, cells or None). grads: (grad_y, grad_h, grad_c
+// or None). Those of the states are overwritten with the gradients of the initial states.
 void recurrent_backward(int kernel, nb::handle batch_sizes, bool reverse, nb::handle w_hh, nb::tuple states,
                         nb::tuple kept, nb::tuple grads, nb::handle slopes)
 {
@@ -165,17 +179,8 @@ void recurrent_step(int kernel, nb::tuple products, nb::tuple states, nb::tuple 
 
 void add_recurrent_functions(nb::module_& m)
 {
-    nb::class_<GateLayout>(m, "GateLayout", "The columns of a row of gates [4 hidden]; see core/recurrent/layer.hpp.")
-        .def_prop_ro(
-            "order", [](const GateLayout& l) { return l.order; }, "One letter for each column.")
-        .def_ro("columns", &GateLayout::columns, "Blocks of `hidden` rows in W_ih and W_hh.")
-        .def_ro("first_input", &GateLayout::first_input, "The first column that W_ih x is added to.")
-        .def_ro("first_state", &GateLayout::first_state, "The first column that W_hh h is added to.")
-        .def_ro("first_state_block", &GateLayout::first_state_block,
-                "The block of W_hh that belongs to column first_state.");
-    m.def(
-        "gate_layout", [](std::string_view cell) { return layout_of(Cell(position("cell", cell, cell_names))); },
-        "cell"_a);
+    m.def("gate_layout", gate_layout, "cell"_a,
+          "The columns of a row of gates [4 hidden]: see core/recurrent/layer.hpp.");
     m.def("recurrent_kernel", recurrent_kernel, "cell"_a, "gates"_a,
           "The number by which the calls below know a kind of recurrent layer.");
     m.def("recurrent_forward", recurrent_forward, "kernel"_a, "batch_sizes"_a, "reverse"_a, "x"_a, "weights"_a,

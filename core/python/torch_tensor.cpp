@@ -1,7 +1,6 @@
 #include "python/torch_tensor.hpp"
 
 #include <deque>
-#include <stdexcept>
 #include <string>
 
 namespace nb = nanobind;
@@ -80,12 +79,13 @@ int call(PyObject* f) { return truth(PyObject_CallNoArgs(f)); }
 int attribute(PyObject* x, PyObject* name) { return truth(PyObject_GetAttr(x, name)); }
 int method(PyObject* x, PyObject* name) { return truth(PyObject_CallMethodObjArgs(x, name, nullptr)); }
 
-void connect_torch(const nb::dict& found, nb::object exchange)
+// False if this PyTorch's exchange table is not one that is known here.
+bool connect_torch(const nb::dict& found, nb::object exchange)
 {
     const auto* table = static_cast<const ExchangeTable*>(PyCapsule_GetPointer(exchange.ptr(), "dlpack_exchange_api"));
-    if (!table) throw nb::python_error();
+    PyErr_Clear();  // a capsule of another name
     while (table && table->major != 1) table = table->older;
-    if (!table || !table->describe) throw std::runtime_error("this PyTorch's DLPack exchange table has no version 1");
+    if (!table || !table->describe) return false;
     const auto take = [&](const char* name) { return nb::object(found[name]).release().ptr(); };
     torch.tensor = take("Tensor");
     torch.parameter = take("Parameter");
@@ -102,6 +102,7 @@ void connect_torch(const nb::dict& found, nb::object exchange)
     names = {intern("requires_grad"),  intern("is_leaf"),      intern("_is_view"),       intern("is_neg"),
              intern("_is_zerotensor"), intern("is_inference"), intern("_current_level"), intern("clone")};
     torch.describe = table->describe;
+    return true;
 }
 
 // are_plain(*tensors): see below. None stands for no tensor.

@@ -1,8 +1,10 @@
-// PyTorch tensors without PyTorch's headers. Every question about a tensor that decides whether a kernel may take it is answered here.
+// PyTorch tensors without PyTorch's headers. Every question about a tensor that decides whether a kernel may take it is
+// answered here.
 //
-// Since 2.10 PyTorch's tensor class carries DLPack's exchange table. One of its C functions writes a tensor's address, dtype, shape and strides
-// into a struct. The other questions are calls of Python objects that isrlu.torch hands over once (isrlu/torch/_private.py). Asking them here
-// takes some 200 ns. Asking them in Python takes as long as a ReLU of 16 elements.
+// Since 2.10 PyTorch's tensor class carries DLPack's exchange table. One of its C functions writes a tensor's address,
+// dtype, shape and strides into a struct. The other questions are calls of Python objects that isrlu.torch hands over
+// once (isrlu/torch/_private.py). Asking them here takes some 200 ns. Asking them in Python takes as long as a ReLU of
+// 16 elements.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -26,10 +28,12 @@ struct TensorView {
 bool is_contiguous(const TensorView& view);
 bool same_layout(const TensorView& a, const TensorView& b);  // dtype, shape and strides
 
-// False for all that is no plain tensor with elements: other classes and devices, wrappers of function transforms, lazy negations.
+// False for everything but a plain tensor with elements: other classes and devices, wrappers of function transforms,
+// lazy negations.
 bool describe(PyObject* x, TensorView& view);
 
-// A new tensor of x's layout, which `view` describes. Null if PyTorch makes something else of it, perhaps without an error.
+// A new tensor of x's layout, which `view` describes. Null if PyTorch makes something else of it, perhaps without a
+// Python error.
 PyObject* empty_like(PyObject* x, const TensorView& like, TensorView& view);
 PyObject* clone(PyObject* x);  // dense
 
@@ -68,7 +72,8 @@ template <class F> bool run_kernel(std::size_t elements, F f)
 }
 
 using FastCall = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
-// A method that Python calls without a tuple of arguments and without nanobind's conversions, which take longer than a small kernel.
+// A function that Python calls without a tuple of arguments and without nanobind's conversions, which take longer than
+// a small kernel.
 void add_fast_function(nanobind::module_& m, const char* name, FastCall f, const char* doc);
 
 void add_tensor_functions(nanobind::module_& m);

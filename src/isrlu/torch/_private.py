@@ -54,14 +54,12 @@ def connect(apply: Callable[..., Any]) -> bool:
     PyTorch has the table of C functions since 2.10. Its thread pool, of the same version, is an option: without it
     the kernels run on one thread.
     """
-    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / LIBRARIES.get(sys.platform, "libtorch_cpu.so")))
-    if hasattr(library, "torch_parallel_for"):
-        _core.set_parallel_for(ctypes.cast(library.torch_parallel_for, ctypes.c_void_p).value)
+    _core.set_parallel_for(_thread_pool())
     watchers = {name: find(path) for name, path in WATCHERS.items()}
     known = all(hasattr(Tensor, name) for name in OF_TENSORS) and all(hasattr(forward_ad, n) for n in OF_FORWARD_AD)
     if not known or None in watchers.values():
         return False
-    _core.connect_torch(
+    return _core.connect_torch(
         {
             "Tensor": Tensor,
             "Parameter": nn.Parameter,
@@ -75,7 +73,16 @@ def connect(apply: Callable[..., Any]) -> bool:
         },
         Tensor.__dlpack_c_exchange_api__,
     )
-    return True
+
+
+def _thread_pool() -> int:
+    """The address of libtorch's torch_parallel_for, or 0 where there is none."""
+    folder = Path(torch.__file__).parent / "lib"
+    try:
+        library = ctypes.CDLL(str(folder / LIBRARIES.get(sys.platform, "libtorch_cpu.so")))
+        return ctypes.cast(library.torch_parallel_for, ctypes.c_void_p).value or 0
+    except (OSError, AttributeError):
+        return 0
 
 
 def quick_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:

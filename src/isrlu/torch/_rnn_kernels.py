@@ -17,7 +17,19 @@ from isrlu.torch import _rnn_formula
 from isrlu.torch._rnn_formula import States, Weights
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
-LAYOUTS = {mode: _core.gate_layout(mode) for mode in ("LSTM", "GRU")}
+
+
+class GateLayout(NamedTuple):
+    """The columns of a row of gates [4 hidden]: see core/recurrent/layer.hpp."""
+
+    order: str
+    columns: int
+    first_input: int
+    first_state: int
+    first_state_block: int
+
+
+LAYOUTS = {mode: GateLayout(**_core.gate_layout(mode)) for mode in ("LSTM", "GRU")}
 KERNELS = {(mode, gates): _core.recurrent_kernel(mode, gates) for mode in LAYOUTS for gates in ("isru", "exact")}
 STATES = {"LSTM": 2, "GRU": 1}
 

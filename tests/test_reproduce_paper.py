@@ -77,6 +77,6 @@ def test_figures_are_the_same_bytes_each_time(tmp_path: Path):
     """No date and no random id in a figure: a repeated run leaves the same files."""
     run = registry.load(registry.select(["figure2"])[0])
     for folder in ("a", "b"):
-        run(Context(Folder(OutputFolder(OutputFolder(tmp_path.parent), tmp_path.name), folder)))
+        run(Context(Folder(OutputFolder(tmp_path), folder)))
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name

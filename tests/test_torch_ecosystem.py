@@ -272,6 +272,8 @@ def test_fx_computes_a_learned_alpha_in_its_own_dtype() -> None:
 def test_swap_says_that_it_found_nothing() -> None:
     with pytest.warns(UserWarning, match=r"nothing swapped: no ReLU or ELU among the modules \(Linear, Sequential\)"):
         assert it.swap(nn.Sequential(nn.Linear(1, 1)), {nn.ReLU: it.ISRLU, nn.ELU: it.ISRLU}) == {}
+    with pytest.warns(UserWarning, match="nothing swapped: no replacements given"):
+        assert it.swap(nn.Sequential(nn.Linear(1, 1)), {}) == {}
 
 
 def test_register_adds_to_transformers() -> None:

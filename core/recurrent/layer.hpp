@@ -71,11 +71,20 @@ struct LayerBackward : Layer {
     void *dh, *dc;  // [batch, hidden]: gradients of the last states on entry, of the initial states on return
 };
 
+// Is told before each step of a forward pass which rows of all steps it reads.
+class StepListener {
+public:
+    virtual void before_step(std::size_t begin, std::size_t end) = 0;
+
+protected:
+    ~StepListener() = default;
+};
+
 // The kernels of one cell, kind of gates and type. [begin, end) are rows of the batch, in multiply_input of all steps.
 struct Recurrence {
     void (*add_biases)(std::size_t hidden, const void* b_ih, const void* b_hh, void* row);
     void (*multiply_input)(const LayerForward&, std::size_t begin, std::size_t end);
-    void (*forward)(const LayerForward&, std::size_t begin, std::size_t end);
+    void (*forward)(const LayerForward&, std::size_t begin, std::size_t end, StepListener* listener);  // or null
     void (*backward)(const LayerBackward&, std::size_t begin, std::size_t end);
     // The gates' arguments of one step, from W_ih x and W_hh h, which include the biases.
     void (*join_products)(std::size_t rows, std::size_t hidden, const void* input, const void* state, void* gates);

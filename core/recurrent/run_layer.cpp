@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "activation/threaded.hpp"
+#include "recurrent/input_pipeline.hpp"
 #include "recurrent/scratch.hpp"
 
 namespace isrlu {
@@ -92,10 +93,14 @@ void run_forward(const LayerKind& kind, const Sequence& sequence, const ForwardA
                              a.y,
                              keep ? a.cells : a.c,
                              keep};
-    parallel(a.rows, 1 + min_product_bytes / (gates_bytes * a.width),
-             [&](std::size_t begin, std::size_t end) { kind.kernels->multiply_input(layer, begin, end); });
-    parallel(sequence.batch, min_batch_rows,
-             [&](std::size_t begin, std::size_t end) { kind.kernels->forward(layer, begin, end); });
+    if (sequence.batch <= min_batch_rows && a.rows * gates_bytes * a.width >= min_product_bytes)
+        InputPipeline(*kind.kernels, layer, a.rows).run();
+    else {
+        parallel(a.rows, 1 + min_product_bytes / (gates_bytes * a.width),
+                 [&](std::size_t begin, std::size_t end) { kind.kernels->multiply_input(layer, begin, end); });
+        parallel(sequence.batch, min_batch_rows,
+                 [&](std::size_t begin, std::size_t end) { kind.kernels->forward(layer, begin, end, nullptr); });
+    }
     copy_last_rows(sequence, a.rows, state_bytes, a.y, a.h);
     if (a.c && keep) copy_last_rows(sequence, a.rows, state_bytes, a.cells, a.c);
 }

@@ -102,15 +102,25 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
         }
     }
 
-    static void forward(const LayerForward& layer, std::size_t begin, std::size_t end)
+    // The next step's row comes from another thread's cache. An address outside of the array does no harm.
+    static void prefetch(const T* row, std::size_t count)
+    {
+#if defined(__GNUC__)
+        for (std::size_t i = 0; i < count; i += 64 / sizeof(T)) __builtin_prefetch(row + i, 1);
+#endif
+    }
+
+    static void forward(const LayerForward& layer, std::size_t begin, std::size_t end, StepListener* listener)
     {
         const std::size_t hidden = layer.hidden;
         T *y = static_cast<T*>(layer.y), *cells = static_cast<T*>(layer.cells), *gates = static_cast<T*>(layer.gates);
         bool last_panel_first = false;  // alternates: see product.hpp
         each_step(layer, begin, end, false, [&](const Step& s) {
+            if (listener) listener->before_step(s.row + s.begin, s.row + s.end);
             each_row_range(s, y, cells, layer, [&](std::size_t first, std::size_t last, const T* h, const T* c) {
                 const std::size_t row = s.row + first, rows = last - first;
                 T* g = gates + row * 4 * hidden;
+                if (listener && rows == 1) prefetch(layer.reverse ? g - 4 * hidden : g + 4 * hidden, 4 * hidden);
                 P::add(rows, hidden, layout.columns * hidden, h, hidden, static_cast<const T*>(layer.weights),
                        g + layout.first_state * hidden, 4 * hidden, last_panel_first);
                 T* state = cells ? cells + (layer.keep ? row : first) * hidden : nullptr;

@@ -59,8 +59,8 @@ std::vector<T> outcome(const RecurrentKernels& k, Cell cell, Gates kind, int typ
                                true};
     kernels.multiply_input(forward, 0, 7);
     kernels.multiply_input(forward, 7, rows);
-    kernels.forward(forward, 0, 1);
-    kernels.forward(forward, 1, batch);
+    kernels.forward(forward, 0, 1, nullptr);
+    kernels.forward(forward, 1, batch, nullptr);
     LayerBackward backward{layer,       gates.data(),  y.data(),  has_cells ? cells.data() : nullptr,
                            grad.data(), slopes.data(), dh.data(), has_cells ? dc.data() : nullptr};
     backward.weights = of_slopes.data();

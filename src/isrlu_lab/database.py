@@ -1,6 +1,6 @@
-"""An SQLite file in WAL mode: one process writes it, others read it meanwhile, and a kill or a full disk loses nothing.
+"""An SQLite file in WAL mode: one writing process, any number of readers. A kill or a full disk loses no stored data.
 
-The writer holds the lock of the output folder. Readers need no lock, and no permission to write.
+The writer holds the lock of the output folder. Readers need neither the lock nor write permission.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _MAGIC = b"SQLite format 3\0"
 
 
 class Database:
-    """The file at `path`. With a `schema`, SQL that may run any number of times, it is created and can be written."""
+    """The database at `path`. With a `schema` (idempotent SQL) it is created if missing, and can be written."""
 
     def __init__(self, path: Path, schema: str = "") -> None:
         self.path = path
@@ -26,8 +26,8 @@ class Database:
         with self._errors(), contextlib.ExitStack() as opened:
             if schema:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            # SQLite takes a short file of any content for an empty database.
-            if path.is_file() and _head(path) not in ((b"", _MAGIC) if schema else (_MAGIC,)):
+            # SQLite treats a short file with any content as an empty database.
+            if path.is_file() and _first_bytes(path) not in ((b"", _MAGIC) if schema else (_MAGIC,)):
                 raise sqlite3.DatabaseError("it is no SQLite database")
             self._connection = opened.enter_context(contextlib.closing(_connect(path)))
             if self._connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
@@ -39,7 +39,7 @@ class Database:
                 raise UserError(f"{path} has format {version}, but this isrlu knows {FORMAT}: give another --out")
             if schema:
                 self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.execute("PRAGMA synchronous = FULL")  # what is stored survives a power cut
+                self._connection.execute("PRAGMA synchronous = FULL")  # committed data survives a power cut
                 self._connection.executescript(f"BEGIN; {schema} PRAGMA user_version = {FORMAT}; COMMIT;")
             opened.pop_all()
 
@@ -49,7 +49,7 @@ class Database:
             return self._connection.execute(sql, values).fetchall()
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Execute a change in its own transaction; returns the number of changed rows."""
+        """Execute one statement in its own transaction. Returns the number of changed rows."""
         with self._errors():
             return self._connection.execute(sql, values).rowcount
 
@@ -58,10 +58,10 @@ class Database:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Errors of SQLite and of the file system as one line."""
+        """Turn errors of SQLite and of the file system into a UserError."""
         try:
             yield
-        except sqlite3.OperationalError as error:  # full, read-only, locked: the file itself is sound
+        except sqlite3.OperationalError as error:  # disk full, read-only or locked: the file is intact
             raise UserError(f"cannot use the store of runs {self.path}: {error}; what is in it is kept") from None
         except sqlite3.DatabaseError as error:
             hint = "move it away, or restore it, and repeat the command"
@@ -70,13 +70,13 @@ class Database:
             raise UserError(f"cannot use the store of runs {self.path}: {error.strerror}") from None
 
 
-def _head(path: Path) -> bytes:
+def _first_bytes(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(len(_MAGIC))
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """In WAL mode even a reader creates files beside the database; where it cannot, the file is opened as immutable."""
+    """Open the file. In WAL mode a reader creates files next to it. If it may not, the file is opened as immutable."""
     immutable = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
     parameters = "?immutable=1" if immutable else ""
     return sqlite3.connect(f"{path.absolute().as_uri()}{parameters}", uri=True, isolation_level=None)

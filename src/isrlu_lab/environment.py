@@ -1,4 +1,4 @@
-"""What a result was measured on: CPU, instruction set, threads, versions, date, command."""
+"""The environment of a measurement: CPU, instruction set, threads, versions, date, command."""
 
 import datetime
 import importlib.metadata
@@ -15,7 +15,7 @@ PACKAGES = ("isrlu", "numpy", "torch", "jax", "keras", "tensorflow-cpu", "onnxru
 
 
 def cpu_name() -> str:
-    """The CPU's own name for itself."""
+    """The CPU's model name as the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -25,7 +25,7 @@ def cpu_name() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Version of Python and of each installed package that can influence a result."""
+    """Versions of Python and of the installed packages that can influence a result."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -36,12 +36,12 @@ def versions() -> dict[str, str]:
 
 
 def threads() -> int:
-    """CPUs that this process may use."""
+    """Number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def capture() -> dict[str, Any]:
-    """The environment as a JSON-ready mapping."""
+    """The environment as a dictionary that can be stored as JSON."""
     return {
         "cpu": cpu_name(),
         "simd": isrlu.simd(),

@@ -1,13 +1,13 @@
-"""Errors that the command line shows to its user as one line."""
+"""Errors that the command line shows as one line."""
 
 import sys
 
 
 class UserError(Exception):
-    """A mistake or a missing thing that the user can fix. `str()` of it is one line, shown without a traceback."""
+    """An error that the user can fix. Its message is one line and is shown without a traceback."""
 
 
 def print_error(message: str) -> int:
-    """Print the line to standard error. Returns 2, the exit code of a user's mistake."""
+    """Print the message to standard error. Returns 2, the exit code for user errors."""
     print(f"isrlu: {message}", file=sys.stderr)
     return 2

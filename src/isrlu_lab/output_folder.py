@@ -1,14 +1,14 @@
-"""An output folder (--out): where each of its files is, and the lock that lets one process write.
+"""The output folder (--out): the paths of its files, and a lock that allows one writing process.
 
-    results/.lock                           held by the process that writes
+    results/.lock                           held by the writing process
            /report.html
-           /table3-quick/result.json        what the experiment found, and on which machine
+           /table3-quick/result.json        result of the experiment, and the machine
                         /failure.json       why it failed, if it did
                         /curves.svg, .png   its figures
            /runs/runs.sqlite                training runs, and finished parts of unfinished experiments
                 /checkpoints/HASH.pt        state of an unfinished run
 
-Files are written under another name and renamed, so a kill at any moment leaves the old file or the new one.
+Files are written under a temporary name and then renamed. A kill at any time leaves the old file or the new one.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ import filelock
 from isrlu_lab.atomic_files import replacing
 from isrlu_lab.errors import UserError
 
-PROBE_BYTES = 1 << 20  # about the size of a report
+PROBE_BYTES = 1 << 20  # 1 MiB, about the size of a report
 
 
 class StoreError(UserError):
-    """The output folder cannot be used. No experiment can continue."""
+    """The output folder cannot be used, so no experiment can continue."""
 
 
 class OutputFolder:
-    """The paths below `root`, and its lock. Nothing is created before something is written."""
+    """The paths below `root`, and its lock. The constructor creates no files."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -44,7 +44,7 @@ class OutputFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """Absolute: the working directory of a Ray worker is another one."""
+        """An absolute path, because Ray workers have another working directory."""
         return self.root.resolve() / "runs" / "checkpoints"
 
     def experiment(self, name: str, preset: str) -> Path:
@@ -59,7 +59,7 @@ class OutputFolder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder for writing; StoreError if another process does. The holder may take it again."""
+        """Lock the folder for writing. Raises StoreError if another process holds the lock. The lock is reentrant."""
         if self.root.exists() and not self.root.is_dir():
             raise StoreError(f"{self.root} is not a folder: give another one with --out")
         with writing(self.root):
@@ -70,7 +70,7 @@ class OutputFolder:
         except filelock.Timeout:
             message = f"another isrlu process is writing in {self.root}: wait for it, or give another --out"
             raise StoreError(message) from None
-        except OSError:  # a file system without locks: two runs in one folder only do the same work twice
+        except OSError:  # a file system without locks: two processes would only do the same work twice
             pass
         try:
             yield
@@ -83,7 +83,7 @@ class OutputFolder:
 
 
 def write(path: Path, content: bytes) -> Path:
-    """Write the file as a whole: a reader sees the old content or the new."""
+    """Write the file atomically: a reader sees the old content or the new content."""
     with writing(path), replacing(path) as file:
         file.write(content)
     return path

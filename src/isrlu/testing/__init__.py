@@ -1,4 +1,4 @@
-"""Test vectors made with mpmath, the oracle, errors in ulps, and the bounds that every framework is held to."""
+"""Test vectors made with mpmath, a float64 oracle, errors in ulps, and the error bounds of every framework."""
 
 from isrlu.testing._bounds import BOUNDS, ESTIMATE, Bounds, bounds, check, root_error
 from isrlu.testing._frameworks import EVALUATORS, evaluate, questions

@@ -1,10 +1,10 @@
 """Print the largest error of every framework and dtype on the test vectors, in ulps, as a Markdown table.
 
     python -m isrlu.testing                       # the table in docs/frameworks.md
-    python -m isrlu.testing jax keras-torch           # of these alone
-    python -m isrlu.testing --json jax                # for a program
+    python -m isrlu.testing jax keras-torch           # only these frameworks
+    python -m isrlu.testing --json jax                # as JSON
 
-Each framework is measured in a process of its own: Keras can run one backend per process.
+Each framework runs in a separate process, because Keras supports one backend per process.
 """
 
 import argparse
@@ -24,7 +24,7 @@ Errors = dict[str, dict[str, dict[str, float]]]  # function -> dtype -> quantity
 
 
 def measure(framework: str) -> Errors:
-    """The largest errors of one framework, in this process."""
+    """The largest errors of one framework, measured in this process."""
     errors: Errors = {}
     for function in FUNCTIONS:
         for dtype in DTYPES:
@@ -37,9 +37,9 @@ def measure(framework: str) -> Errors:
 
 
 def measure_apart(framework: str) -> Errors:
-    """The largest errors of one framework, in a process of its own with the right Keras backend and 64 bits in JAX.
+    """The largest errors of one framework, measured in a new process that sets the Keras backend and JAX's float64.
 
-    Empty where it is not installed, which the process tells on standard error.
+    Empty if the framework is not installed. The process reports that on standard error.
     """
     environment = os.environ | {"JAX_ENABLE_X64": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     if framework.startswith("keras-"):
@@ -53,7 +53,7 @@ def measure_apart(framework: str) -> Errors:
 
 
 def table(errors: dict[str, Errors]) -> str:
-    """One row per framework and quantity, one column per dtype; the largest over the functions."""
+    """A Markdown table: one row per framework and quantity, one column per dtype, the largest error of any function."""
     lines = [f"| framework | | {' | '.join(DTYPES)} |", "|---" * (2 + len(DTYPES)) + "|"]
     for framework, found in errors.items():
         for quantity in QUANTITIES:

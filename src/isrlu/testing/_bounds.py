@@ -1,6 +1,6 @@
-"""The one table of tolerances: largest errors in ulps by framework, function, dtype, method and quantity.
+"""The table of all tolerances: largest errors in ulps by framework, function, dtype, method and quantity.
 
-The bounds hold for every input, not for the test vectors alone. `isrlu accuracy` measures the kernels on every float32.
+The bounds hold for every input, not only for the test vectors. `isrlu accuracy` measures the kernels on every float32.
 """
 
 import math
@@ -20,7 +20,7 @@ from isrlu.testing._vectors import QUANTITIES, Vectors
 class Bounds:
     """Largest error of f, df/dx and df/dalpha, in ulps.
 
-    `flush`: the framework's own arithmetic turns results below the smallest normal number into zero.
+    `flush`: the framework flushes subnormal results of its arithmetic to zero.
     """
 
     f: float
@@ -29,34 +29,34 @@ class Bounds:
     flush: bool = False
 
 
-# (framework, function) -> errors in float32 and float64, by the method "full"
+# (framework, function) -> errors in float32 and float64 with method "full"
 BOUNDS: dict[tuple[str, str], Bounds] = {
     (framework, function): found
     for frameworks, plain, sigmoid in (
         # The C++ kernels.
         (("numpy", "torch"), Bounds(1.5, 10, 10), Bounds(4, 10)),
-        # PyTorch's operations in isrlu.torch: compiled with derivatives of our own; eager, where autograd's chain
-        # rule rounds at every factor.
+        # The formula in PyTorch operations. torch.compile uses explicit derivatives. The eager formula uses autograd,
+        # whose chain rule rounds after every factor.
         (("torch.compile",), Bounds(4, 10, 10), Bounds(6, 10)),
         (("torch formula",), Bounds(4, 12, 26), Bounds(7, 12)),
-        # Array operations (_formula.py). XLA and TensorFlow flush what they compute; isru_sigmoid's far tail is 0.
+        # Array operations (_formula.py). XLA and TensorFlow flush subnormals, so the far tail of isru_sigmoid is 0.
         (("jax", "onnxruntime", "keras-tensorflow", "keras-jax"), Bounds(3, 8, 10, True), Bounds(5, 8, flush=True)),
-        # Keras on PyTorch takes isrlu.torch where it can, else the array operations.
+        # Keras on PyTorch uses isrlu.torch if possible, else the array operations.
         (("keras-torch",), Bounds(3, 10, 10, True), Bounds(5, 10, flush=True)),
     )
     for framework in frameworks
     for function, found in (("isrlu", plain), ("isru", plain), ("isru_sigmoid", sigmoid))
 }
-KERNELS = ("numpy", "torch")  # who takes a method
+KERNELS = ("numpy", "torch")  # the frameworks with methods other than "full"
 
-# instruction set -> largest relative error of its estimate of 1 / sqrt(d), by the makers' word
+# instruction set -> largest relative error of its estimate of 1 / sqrt(d), as specified by the vendors
 ESTIMATE = {"scalar": 0.0, "sse2": 2**-11.4, "avx2": 2**-11.4, "avx512": 2.0**-14, "neon": 2.0**-8}
-# Other methods than "full" round the root and its product with x: ulps on top of the root's error.
+# Methods other than "full": ulps for rounding the root and its product with x, added to the error of the root.
 ROUNDINGS = Bounds(f=5, dfdx=12, dfdalpha=17)
 
 
 def root_error(method: str, simd: str | None = None) -> float:
-    """The largest relative error of 1 / sqrt(d) by `method` without rounding, per instruction set (default: in use)."""
+    """The largest relative error of 1 / sqrt(d) by `method`, without rounding. `simd` defaults to the one in use."""
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}: known are {', '.join(METHODS)}")
     estimate = ESTIMATE[simd or current_simd()]
@@ -65,17 +65,17 @@ def root_error(method: str, simd: str | None = None) -> float:
 
 
 def _newton(error: float) -> float:
-    """What a Newton step leaves of a relative error."""
+    """The relative error after a Newton step."""
     return 1.5 * error * error * (1 + error)
 
 
 def bounds(
     framework: str, function: str, dtype: str, method: str = "full", simd: str | None = None, *, product: bool = False
 ) -> Bounds:
-    """The table's entry for one function, dtype and method; methods differ by instruction set (default: in use).
+    """The bounds for one function, dtype, method and instruction set (default: the one in use).
 
-    df/dalpha is counted in the ulps of alpha's dtype, which is float32 for the 16-bit dtypes. With `product`, the
-    derivatives are multiplied by an incoming gradient: the product's ulps may be half as large, and it is rounded.
+    df/dalpha is in ulps of alpha's dtype, which is float32 for the 16-bit dtypes. `product` gives bounds for the
+    derivatives times an incoming gradient: the product's ulp may be half as large, and the product is rounded.
 
     >>> bounds("numpy", "isrlu", "float32").f
     1.5
@@ -97,12 +97,12 @@ def bounds(
         found = replace(found, dfdx=2 * found.dfdx + 1, dfdalpha=2 * found.dfdalpha + 1)
     if dtype == computed(dtype):
         return found
-    share = 2.0 ** (FORMATS[dtype].digits - FORMATS["float32"].digits)  # of an ulp, that float32's is
-    return replace(found, f=0.5 + share * found.f, dfdx=0.5 + share * found.dfdx)  # rounded once, from float32
+    share = 2.0 ** (FORMATS[dtype].digits - FORMATS["float32"].digits)  # float32's ulp in ulps of `dtype`
+    return replace(found, f=0.5 + share * found.f, dfdx=0.5 + share * found.dfdx)  # one rounding from float32
 
 
 def computed(dtype: str) -> str:
-    """The dtype in which `dtype` is computed."""
+    """The dtype that the computation uses for inputs of `dtype`."""
     return "float64" if dtype == "float64" else "float32"
 
 
@@ -115,10 +115,10 @@ def check(
     upstream: ArrayLike | None = None,
     **results: ArrayLike,
 ) -> None:
-    """Raise unless the given `results` (f, dfdx, dfdalpha) are within the table's bounds of the true ones.
+    """Raise AssertionError unless the `results` (f, dfdx, dfdalpha) are within the bounds of the true values.
 
-    With `upstream`, the derivatives are those of a backward pass: multiplied by an incoming gradient, in float64 here.
-    `vectors` are the stored ones (`load`), or the oracle's for inputs of your own (`expect`):
+    With `upstream`, the derivatives are those of a backward pass: multiplied by this incoming gradient.
+    `vectors` are the stored test vectors (`load`), or the oracle's values for your own inputs (`expect`):
 
     >>> import numpy, isrlu.numpy
     >>> from isrlu.testing import expect
@@ -140,11 +140,10 @@ def check(
 
 
 def judged(vectors: Vectors, quantity: str, *, flush: bool) -> dict[str, Any]:
-    """How `ulp_error` looks at a quantity.
+    """The arguments of `ulp_error` for a quantity.
 
-    df/dalpha in the ulps of alpha's dtype, which is float32 for the small dtypes too. f with its sign, and never
-    flushed: a subnormal x passes everywhere. (isru_sigmoid has nothing to pass: its
-    subnormal results are computed ones.)
+    df/dalpha is in ulps of alpha's dtype, which is float32 for the 16-bit dtypes too. The sign of f counts. f of isrlu
+    and isru may not be flushed: every framework returns a subnormal x unchanged. isru_sigmoid may be flushed.
     """
     passes = quantity == "f" and vectors.function != "isru_sigmoid"
     dtype = computed(vectors.dtype) if quantity == "dfdalpha" else vectors.dtype

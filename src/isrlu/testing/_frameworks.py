@@ -1,4 +1,4 @@
-"""Each framework's answer to the test vectors, as float64 arrays: f, df/dx and (where there is an alpha) df/dalpha."""
+"""Evaluate the test vectors in each framework. Results are float64 arrays: f, df/dx and, with an alpha, df/dalpha."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +12,9 @@ Results = dict[str, NDArray[np.float64]]
 
 
 def questions(framework: str, function: str, dtype: str) -> Vectors:
-    """The vectors that `framework` can be asked.
+    """The test vectors that `framework` supports.
 
-    In ONNX there is no isru_sigmoid, and alpha is always a float32.
+    ONNX has no isru_sigmoid, and its alpha is always float32.
     """
     vectors = load(function, dtype)
     if framework == "onnxruntime":
@@ -24,12 +24,12 @@ def questions(framework: str, function: str, dtype: str) -> Vectors:
 
 
 def evaluate(framework: str, vectors: Vectors) -> Results:
-    """What `framework` computes for the vectors. Of Keras, only the backend that this process runs can answer."""
+    """The results of `framework` for the vectors. Keras only supports the backend that this process runs."""
     return EVALUATORS[framework](vectors)
 
 
 def _arguments(vectors: Vectors) -> list[NDArray[Any]]:
-    """x in its dtype and alpha, if there is one. Converted by NumPy: where XLA converts, subnormals become 0."""
+    """x in its dtype, and alpha if the function has one. NumPy converts them, because XLA flushes subnormals to 0."""
     import ml_dtypes
 
     x = vectors.x.astype(ml_dtypes.bfloat16 if vectors.dtype == "bfloat16" else vectors.dtype)
@@ -38,7 +38,7 @@ def _arguments(vectors: Vectors) -> list[NDArray[Any]]:
 
 
 def _named(results: list[Any]) -> Results:
-    """The arrays by name, converted by NumPy for the same reason."""
+    """The arrays by quantity, converted to float64 by NumPy for the same reason."""
     arrays = (np.asarray(result).astype(np.float64) for result in results)
     return dict(zip(QUANTITIES, arrays, strict=False))
 
@@ -67,7 +67,7 @@ def _torch_compile(vectors: Vectors) -> Results:
 
 
 def _torch_results(function: Callable[..., Any], vectors: Vectors) -> Results:
-    """With one channel for each x, so that each alpha has a gradient of its own."""
+    """One channel for each x, so that each alpha gets a separate gradient."""
     import torch
 
     arguments = [torch.tensor(vectors.x).to(getattr(torch, vectors.dtype))[None]]
@@ -121,12 +121,12 @@ def _torch_vjp(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
     return [f.detach(), *(leaf.grad for leaf in leaves)]
 
 
-# of Keras, by its backend
+# backend of Keras -> function that returns f and its gradients
 VJP = {"tensorflow": _tensorflow_vjp, "jax": _jax_vjp, "torch": _torch_vjp}
 
 
 def _onnxruntime(vectors: Vectors) -> Results:
-    """f alone, of ISRLU and ISRU."""
+    """Only f, only ISRLU and ISRU."""
     import onnx
     import onnxruntime
 

@@ -1,11 +1,11 @@
-"""The oracle: the paper's formulas in float64 or long double, written to be read, safe from overflow.
+"""The oracle: the paper's formulas in float64 or long double, simple to read and without overflow.
 
     isru(x)          x / sqrt(1 + alpha x^2)                  f'(x) = (1 + alpha x^2)^(-3/2)
     isrlu(x)         x for x >= 0, isru(x) for x < 0          f'(x) = 1 for x >= 0
     isru_sigmoid(x)  (1 + isru(x / 2)) / 2                    f'(x) = (1 + x^2 / 4)^(-3/2) / 4
     rsqrt(x)         1 / sqrt(x)                              f'(x) = -x^(-3/2) / 2
 
-hypot(1, sqrt(alpha) x) is sqrt(1 + alpha x^2) without an x^2 that could overflow.
+hypot(1, sqrt(alpha) x) is sqrt(1 + alpha x^2) and does not overflow in x^2.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Floats = NDArray[Any]  # float64 or long double
 
 
 def reference(function: str, x: ArrayLike, alpha: ArrayLike = 1.0, *, extended: bool = False) -> Floats:
-    """f(x) in float64; with `extended` in long double, and where that is no wider than float64, by mpmath.
+    """f(x) in float64. With `extended`: in long double, or by mpmath if long double is no wider than float64.
 
     >>> float(reference("isrlu", -1.0, 3.0))
     -0.5
@@ -27,7 +27,7 @@ def reference(function: str, x: ArrayLike, alpha: ArrayLike = 1.0, *, extended: 
 
 
 def derivative(function: str, x: ArrayLike, alpha: ArrayLike = 1.0, *, extended: bool = False) -> Floats:
-    """df/dx, as `reference` is f.
+    """df/dx, with the same arguments as `reference`.
 
     >>> float(derivative("isrlu", -1.0, 3.0))
     0.125
@@ -36,15 +36,15 @@ def derivative(function: str, x: ArrayLike, alpha: ArrayLike = 1.0, *, extended:
 
 
 def alpha_derivative(function: str, x: ArrayLike, alpha: ArrayLike = 1.0, *, extended: bool = False) -> Floats:
-    """df/dalpha = -f(x)^3 / 2, and 0 where f does not depend on alpha."""
+    """df/dalpha = -f(x)^3 / 2, or 0 if f(x) does not depend on alpha."""
     return _evaluate("dfdalpha", function, x, alpha, extended)
 
 
 def recurrent_step(layer: str, gates: str, arguments: ArrayLike, h: ArrayLike, c: ArrayLike) -> tuple[Floats, Floats]:
-    """(h', c') of one step of an LSTM or GRU in float64, given what its gates are applied to; a GRU has c' = c.
+    """(h', c') after one step of an LSTM or GRU in float64, from the pre-activations of its gates. In a GRU c' = c.
 
-    `arguments` has the shape [rows, 4, hidden]: i f g o for an LSTM; q r z n for a GRU, whose new memory is
-    tanh(n + sigmoid(r) q). `gates` is "isru" or "exact" (tanh and the logistic sigmoid).
+    `arguments` has the shape [rows, 4, hidden]: i f g o for an LSTM; q r z n for a GRU, whose candidate
+    state is tanh(n + sigmoid(r) q). `gates` is "isru" or "exact" (tanh and the logistic sigmoid).
     """
     state, memory = np.asarray(h, np.float64), np.asarray(c, np.float64)
     first, second, third, fourth = np.moveaxis(np.asarray(arguments, np.float64), -2, 0)
@@ -66,13 +66,13 @@ def _evaluate(quantity: str, function: str, x: ArrayLike, alpha: ArrayLike, exte
     if extended and np.finfo(np.longdouble).nmant < 60:
         return _by_mpmath(quantity, function, x, alpha)
     dtype = np.longdouble if extended else np.float64
-    # 0 inf and inf / inf are computed in branches that np.where does not take.
+    # 0 * inf and inf / inf occur in branches that np.where discards.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
         return formulas[function](np.asarray(x, dtype), np.asarray(alpha, dtype))
 
 
 def _by_mpmath(quantity: str, function: str, x: ArrayLike, alpha: ArrayLike) -> Floats:
-    """The formulas as they stand, on numbers whose exponents do not overflow; float64's result where x is infinite."""
+    """The plain formulas: mpmath's exponents do not overflow. An infinite x or f keeps the float64 result."""
     import mpmath
 
     def exact(x: Any, alpha: Any) -> Any:
@@ -89,14 +89,14 @@ def _by_mpmath(quantity: str, function: str, x: ArrayLike, alpha: ArrayLike) -> 
     rounded = _evaluate(quantity, function, x, alpha, extended=False)
     result, x, alpha = np.broadcast_arrays(rounded, np.asarray(x, np.float64), np.asarray(alpha, np.float64))
     result = result.copy()
-    with mpmath.workprec(4500):  # of 1 + f(x) for x = -1e308, half of which cancels
+    with mpmath.workprec(4500):  # bits: enough for 1 + f(x) at x = -1e308, where half of them cancel
         for at in zip(*np.nonzero(np.isfinite(x) & np.isfinite(result)), strict=True):
             result[at] = float(exact(mpmath.mpf(float(x[at])), mpmath.mpf(float(alpha[at]))))
     return result
 
 
 def _isru(x: Floats, alpha: Floats) -> Floats:
-    """For |x| > 1 both sides of the fraction are divided by x: so neither overflows, and infinity needs no rule."""
+    """For |x| > 1 numerator and denominator are divided by x: neither overflows, and infinity is no special case."""
     near = x / np.hypot(1, np.sqrt(alpha) * x)
     far = np.copysign(1 / np.hypot(1 / x, np.sqrt(alpha)), x)
     return np.where(np.abs(x) > 1, far, near)
@@ -125,7 +125,7 @@ def _isrlu_alpha_slope(x: Floats, alpha: Floats) -> Floats:
 
 
 def _isru_sigmoid(x: Floats, alpha: Floats) -> Floats:
-    """For x < 0 the sum 1 + isru(x/2) would cancel: with h = x/2 and the root R it is 1 / (R (R - h))."""
+    """For x < 0, 1 + isru(x/2) would cancel. With h = x/2 and R = sqrt(1 + h^2) it equals 1 / (R (R - h))."""
     h = x / 2
     root = np.hypot(1, h)
     return np.where(x < 0, 0.5 / root / (root - h), (1 + _isru(h, np.ones_like(x))) / 2)

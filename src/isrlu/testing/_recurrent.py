@@ -1,4 +1,4 @@
-"""The tolerances of LSTM and GRU, whose results are sums: in ulps of the largest element, not of each one."""
+"""The tolerances of LSTM and GRU. Their results are sums, so errors are in ulps of the largest element."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from isrlu.testing._ulps import ulp
 
 @dataclass(frozen=True)
 class RecurrentBounds:
-    """Largest error of states and gradients, in ulps of the largest element, or of 1 where all are smaller."""
+    """Largest error of states and gradients, in ulps of the largest element or of 1, whichever is larger."""
 
     state: float
     gradient: float
 
 
-# Between two ways to one result (kernels, formula, compiled, torch.nn): of some ten steps of some hundred terms.
+# Difference of two implementations (kernels, formula, compiled, torch.nn), for about 10 steps and 100 terms per sum.
 RECURRENT = {
     "float64": RecurrentBounds(state=45, gradient=4500),
     "float32": RecurrentBounds(state=25, gradient=170),
@@ -25,7 +25,7 @@ RECURRENT = {
 
 
 def check_recurrent(actual: ArrayLike, expected: ArrayLike, dtype: str, quantity: str = "state") -> None:
-    """Raise unless `actual` is within the bounds of `expected`; `quantity` is "state" or "gradient".
+    """Raise AssertionError unless `actual` is within the bounds of `expected`. `quantity` is "state" or "gradient".
 
     >>> check_recurrent([0.5, 1.0], [0.5, 1.0 + 1e-6], "float32")
     """

@@ -1,4 +1,4 @@
-"""Errors in units in the last place, and the one assertion by which every framework is judged."""
+"""Errors in units in the last place (ulps), and the assertion that all framework tests use."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True)
 class Format:
-    """A binary floating-point format: bits of the significand, exponent of the largest number."""
+    """A binary floating-point format: bits of the significand, and exponent of the largest number."""
 
     digits: int
     emax: int
@@ -36,7 +36,7 @@ FORMATS = {
 
 
 def ulp(value: ArrayLike, dtype: str) -> NDArray[np.float64]:
-    """The distance between the numbers of `dtype` that enclose `value`; between the subnormals it is constant.
+    """The distance between the two neighbouring numbers of `dtype` around `value`; constant for subnormals.
 
     >>> float(ulp(1.0, "float32")) == 2.0**-23
     True
@@ -49,11 +49,12 @@ def ulp(value: ArrayLike, dtype: str) -> NDArray[np.float64]:
 def ulp_error(
     actual: ArrayLike, true: ArrayLike, dtype: str, *, signs: bool = False, flush: bool = False
 ) -> NDArray[np.float64]:
-    """|actual - true| / ulp(true), element by element, for `actual` of `dtype` and `true` in float64 or long double.
+    """|actual - true| / ulp(true) for each element, for `actual` of `dtype` and `true` in float64 or long double.
 
-    Correct rounding is an error of at most 0.5 (1 in float64 if the true values are rounded to it). An infinity
-    counts as the number after the largest one. Two NaN agree, one NaN is an infinite error. With `signs` a wrong sign
-    is one too, even on a zero. `flush` forgives a zero where the true value is smaller than every normal number.
+    Correct rounding gives an error of at most 0.5 (1 for float64 if the true values are rounded to float64). Infinity
+    counts as the number after the largest finite one. Two NaNs have error 0. One NaN is an infinite error. With
+    `signs`, a wrong sign is an infinite error too, even of a zero. With `flush`, a zero has error 0 if the true value
+    is subnormal.
 
     >>> float(ulp_error(1.0 + 2.0**-22, 1.0, "float32"))
     2.0
@@ -75,7 +76,7 @@ def ulp_error(
 
 
 def _wide(value: ArrayLike) -> NDArray[Any]:
-    """As long double if it is, else as float64."""
+    """The array as float64, or unchanged if it is long double."""
     array = np.asarray(value)
     return array if array.dtype == np.longdouble else array.astype(np.float64)
 
@@ -90,7 +91,7 @@ def assert_ulps(
     flush: bool = False,
     **inputs: ArrayLike,
 ) -> None:
-    """Raise unless every `actual` is within `bound` ulps of `true`; it names the worst one and its `inputs`."""
+    """Raise AssertionError if any error exceeds `bound` ulps. The message has the worst one and its `inputs`."""
     actual, true = np.asarray(actual, np.float64), np.asarray(true, np.float64)
     if actual.shape != true.shape:
         raise AssertionError(f"shape {actual.shape}, expected {true.shape}")

@@ -1,4 +1,4 @@
-"""The test vectors: what every framework must compute, for every dtype, corner cases included."""
+"""The test vectors: inputs and true values for every function and dtype, including corner cases."""
 
 import csv
 import functools
@@ -20,8 +20,8 @@ QUANTITIES = ("f", "dfdx", "dfdalpha")
 class Vectors:
     """Inputs and true values for one function and one dtype, as float64 arrays of one length.
 
-    `x` is exact in the dtype, `alpha` in float32 (for the dtype float64: in float64). The rest is mpmath's result,
-    rounded to float64. isru_sigmoid has no alpha: its `alpha` and `dfdalpha` are NaN.
+    `x` is exact in the dtype. `alpha` is exact in float32, or in float64 for the dtype float64. The other arrays are
+    mpmath's results, rounded to float64. isru_sigmoid has no alpha: its `alpha` and `dfdalpha` are NaN.
     """
 
     function: str
@@ -40,15 +40,15 @@ class Vectors:
         return Vectors(self.function, self.dtype, *(column[rows] for column in columns))
 
     def by_alpha(self) -> Iterator[tuple[float, "Vectors"]]:
-        """The vectors of one alpha after the other, for functions that take alpha as a number."""
+        """(alpha, vectors with this alpha) for each alpha, for functions that take alpha as a number."""
         for alpha in np.unique(self.alpha):
             yield float(alpha), self[np.isnan(self.alpha) if np.isnan(alpha) else self.alpha == alpha]
 
 
 def expect(function: str, x: ArrayLike, alpha: ArrayLike = 1.0, dtype: str | None = None) -> Vectors:
-    """What the oracle says of inputs of your own, of any shape. `dtype` is that of x unless given.
+    """The oracle's values for your own inputs of any shape. `dtype` defaults to the dtype of x.
 
-    As the frameworks do, it takes alpha in float32 unless the dtype is float64.
+    alpha is rounded to float32 unless the dtype is float64, as in the frameworks.
 
     >>> expect("isrlu", [-1.0, 2.0], 3.0).f.tolist()
     [-0.5, 2.0]
@@ -57,10 +57,10 @@ def expect(function: str, x: ArrayLike, alpha: ArrayLike = 1.0, dtype: str | Non
     if function not in FUNCTIONS or dtype not in DTYPES:
         raise ValueError(f"no true values for {function!r} in {dtype!r}: there are {FUNCTIONS} in {DTYPES}")
     x = np.asarray(x).astype(np.float64)
-    with np.errstate(over="ignore", under="ignore"):  # where the result is rounded
+    with np.errstate(over="ignore", under="ignore"):  # results are rounded to float64, alpha to float32
         alpha = np.asarray(alpha).astype("float64" if dtype == "float64" else "float32").astype(np.float64)
         alpha = np.broadcast_to(alpha, x.shape)
-        extended = dtype == "float64"  # float64's own rounding is nothing to the other dtypes
+        extended = dtype == "float64"  # for the other dtypes a float64 result is accurate enough
         f, dfdx = (of(function, x, alpha, extended=extended).astype(np.float64) for of in (reference, derivative))
         if function == "isru_sigmoid":
             alpha = dfdalpha = np.full_like(x, np.nan)

@@ -1,4 +1,4 @@
-"""The gradient of the kernels: one autograd function, and the formula where the gradient is differentiated again."""
+"""The gradient of the kernels: one autograd function. It uses the formula if the gradient is differentiated again."""
 
 from typing import Any
 
@@ -10,15 +10,16 @@ from isrlu._checks import METHODS
 from isrlu.torch import _formula, _private
 
 FUNCTIONS = ("isrlu", "isru", "isru_sigmoid")
-# Function, method -> the number by which the kernels know them.
+# function -> method -> the kernel's number in the C++ core
 KERNELS = {name: {method: _core.activation_kernel(name, method) for method in METHODS} for name in FUNCTIONS}
 FUNCTION_OF = {kernel: name for name, methods in KERNELS.items() for kernel in methods.values()}
 
 
 class Activation(torch.autograd.Function):
-    """y = f(x, alpha), which a kernel has computed.
+    """y = f(x, alpha), already computed by a kernel.
 
-    Saved for the backward pass is x, or in place y alone, where 1 - alpha y^2 cancels near saturation.
+    The backward pass uses x, or y if the call was in place. From y it is less accurate near saturation, where
+    1 - alpha y^2 cancels.
     """
 
     @staticmethod
@@ -46,7 +47,7 @@ class Activation(torch.autograd.Function):
 def _from_input(
     function: str, x: Tensor, alpha: float | Tensor, grad: Tensor, wants_alpha: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The formula's gradients of x and alpha, themselves differentiable where the caller wants that."""
+    """The gradients of x and alpha by the formula. They are differentiable if grad mode is enabled (create_graph)."""
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         x = x if x.requires_grad else x.detach().requires_grad_()
@@ -59,12 +60,12 @@ def _from_input(
 def _from_output(
     function: str, y: Tensor, alpha: float | Tensor, grad: Tensor, wants_alpha: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The same from the output: f' = (1 - alpha y^2)^(3/2), df/dalpha = -y^3 / 2."""
+    """The gradients of x and alpha from the output: f' = (1 - alpha y^2)^(3/2), df/dalpha = -y^3 / 2."""
     wide, g = _formula.compute(y), _formula.compute(grad)
     if function == "isru_sigmoid":
         return (g * 2 * (wide * (1 - wide)).clamp(min=0).pow(1.5)).to(y.dtype), None
     a = _formula.tensor_if_zero(_formula.per_channel(alpha, y), wide)
-    bent = torch.where(a == 0, 0.0, wide) if isinstance(a, Tensor) else wide  # 0 times the square's derivative is NaN
+    bent = torch.where(a == 0, 0.0, wide) if isinstance(a, Tensor) else wide  # avoids 0 * inf = NaN in the derivative
     slope = (1 - (a * bent) * bent).clamp(min=0).pow(1.5)
     by_alpha = -0.5 * (wide * wide * wide)
     if function == "isrlu":

@@ -1,6 +1,6 @@
-"""`isrlu`, `isru`, `isru_sigmoid`: one call, two ways. Plain CPU tensors go to the kernels, all else to the formula.
+"""`isrlu`, `isru`, `isru_sigmoid`. Plain CPU tensors use the C++ kernels, all other tensors the formula in torch ops.
 
-Which way a call goes is decided in core/python/torch_activation.cpp: None from there means the formula.
+core/python/torch_activation.cpp decides. It returns None if the call must use the formula.
 """
 
 import sys
@@ -27,10 +27,10 @@ def isrlu(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method:
 
     Args:
         x: float16, bfloat16, float32 or float64, of any shape, strides and device.
-        alpha: a number >= 0, or a tensor of one value or of one value per channel (dim 1 of x, as PReLU has it), whose
-            values are taken as they are.
-        inplace: write the result into x; a later backward needs the output alone.
-        method: the way to the inverse square root on CPU. Compilers and other devices have only one: "full".
+        alpha: a number >= 0, or a tensor with one value or one value per channel (dim 1 of x, as in PReLU). The
+            values of a tensor are not checked.
+        inplace: write the result into x. The backward pass then needs only the output.
+        method: the inverse square root method on CPU. Compilers and other devices only have "full".
 
     >>> import torch
     >>> isrlu(torch.tensor([-2.0, 0.0, 2.0]), alpha=2.0)
@@ -44,7 +44,7 @@ def isrlu(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method:
 
 
 def isru(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method: str = "full") -> Tensor:
-    """x / sqrt(1 + alpha x^2), the stand-in for tanh; arguments as of `isrlu`.
+    """x / sqrt(1 + alpha x^2), a replacement for tanh. Arguments as in `isrlu`.
 
     >>> import torch
     >>> isru(torch.tensor([-2.0, 0.0, 2.0]), alpha=2.0)
@@ -58,7 +58,7 @@ def isru(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method: 
 
 
 def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tensor:
-    """(1 + isru(x/2)) / 2, the stand-in for the logistic sigmoid; arguments as of `isrlu`.
+    """(1 + isru(x/2)) / 2, a replacement for the logistic sigmoid. Arguments as in `isrlu`.
 
     >>> import torch
     >>> isru_sigmoid(torch.tensor([-1.5, 0.0, 1.5]))
@@ -76,14 +76,14 @@ def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tens
 
 
 def exp_alpha(log_alpha: Tensor) -> Tensor:
-    """A learned alpha from its logarithm, never less precise than float32."""
+    """exp(log_alpha): a learned alpha from its logarithm, in float32 or float64."""
     if _is_foreign(log_alpha):
         return handle_torch_function(exp_alpha, (log_alpha,), log_alpha)
     return torch.exp(log_alpha if log_alpha.dtype is torch.float64 else log_alpha.float())
 
 
 def _general(function: Callable[..., Tensor], x: Tensor, alpha: float | Tensor, inplace: bool, method: str) -> Tensor:
-    """Check everything, try the kernels with a tensor of alphas in the dtype that they take, then take the formula."""
+    """Check all arguments. Retry the kernels with alpha converted to their dtype, then fall back to the formula."""
     if _is_foreign(x):
         return handle_torch_function(function, (x,), x, alpha, inplace=inplace, method=method)
     name = function.__name__
@@ -96,35 +96,35 @@ def _general(function: Callable[..., Tensor], x: Tensor, alpha: float | Tensor, 
             y = _by_kernel(x, KERNELS[name][method], computed, inplace)
             if y is not None:
                 return y
-    elif not (type(alpha) in (float, int) and 0.0 <= alpha <= LARGEST):  # first, as Dynamo can't trace check_alpha
+    elif not (type(alpha) in (float, int) and 0.0 <= alpha <= LARGEST):  # Dynamo can't trace check_alpha
         alpha = check_alpha(alpha)
         return function(x, alpha, inplace, method)
     return _composite(name, x, _formula.per_channel(alpha, x), inplace)
 
 
 def _composite(name: str, x: Tensor, alpha: float | Tensor, inplace: bool) -> Tensor:
-    """The function in torch ops, in the form that suits who traces it."""
+    """The function in torch ops, in the variant for torch.compile, for ONNX export, or for eager mode."""
     if inplace:
         return x.copy_(_composite(name, x.clone(), alpha, False))
-    if _compiled():
+    if _is_compiling():
         return _traced.differentiable(name, x, alpha)
-    if _to_onnx():
+    if _is_exporting_to_onnx():
         return _traced.value(name, x, alpha)
     return _formula.apply(name, x, alpha)
 
 
-def _compiled() -> bool:
-    """Whether torch.compile is at work, without torch.export or a function transform, which want more derivatives."""
+def _is_compiling() -> bool:
+    """Whether torch.compile is tracing, without torch.export or torch.func, which need higher derivatives."""
     return is_dynamo_compiling() and not is_exporting() and not _private.is_transformed()
 
 
-def _to_onnx() -> bool:
-    """Whether torch.onnx.export(dynamo=True) is at work."""
+def _is_exporting_to_onnx() -> bool:
+    """Whether torch.onnx.export(dynamo=True) is tracing."""
     return is_exporting() and not is_dynamo_compiling() and torch.onnx.is_in_onnx_export()
 
 
 def _is_foreign(x: Tensor) -> bool:
-    """Whether x is no tensor but stands for one, as torch.fx's proxies do."""
+    """Whether x is not a tensor but implements __torch_function__, for example a torch.fx.Proxy."""
     return not isinstance(x, Tensor) and has_torch_function_unary(x)
 
 

@@ -1,7 +1,7 @@
-"""Every private name of PyTorch, in one place. Where one is missing, calls take the general path and nothing fails.
+"""All uses of PyTorch's private names. If one is missing, calls use a slower path and nothing fails.
 
 find(path)       the object, or None
-connect(apply)   hand PyTorch's classes and functions to the kernels, which then take plain CPU tensors
+connect(apply)   pass PyTorch's classes and functions to the kernels, which then accept plain CPU tensors
 """
 
 import ctypes
@@ -18,17 +18,17 @@ from isrlu import _core
 
 LIBRARIES = {"darwin": "libtorch_cpu.dylib", "win32": "torch_cpu.dll"}
 
-# What the kernels ask before they take a tensor: whether a dispatch mode, a tracer or a function transform is active.
+# The kernels call these to detect an active dispatch mode, tracer or function transform.
 WATCHERS = {
     "dispatch_modes": "_C._len_torch_dispatch_stack",
     "tracing_state": "_C._get_tracing_state",
     "transforms": "_C._functorch.peek_interpreter_stack",
 }
-# Methods and attributes that the kernels ask for by name (core/python/torch_tensor.cpp).
+# Methods and attributes that the kernels look up by name (core/python/torch_tensor.cpp).
 OF_TENSORS = ("_is_view", "_is_zerotensor", "__dlpack_c_exchange_api__")
 OF_FORWARD_AD = ("_current_level",)
 
-# A module's dictionaries of hooks, which `swap` hands on.
+# The hook dictionaries of a module, which `swap` moves to its replacement.
 HOOKS = (
     "_forward_hooks",
     "_forward_hooks_with_kwargs",
@@ -41,7 +41,7 @@ HOOKS = (
 
 
 def find(path: str) -> Any:
-    """torch.PATH, or None where this PyTorch has no such name."""
+    """torch.PATH, or None if this version of PyTorch does not have it."""
     found: Any = torch
     for name in path.split("."):
         found = getattr(found, name, None)
@@ -49,10 +49,10 @@ def find(path: str) -> Any:
 
 
 def connect(apply: Callable[..., Any]) -> bool:
-    """Let the kernels take plain CPU tensors. `apply` calls the autograd function. False if a name is missing.
+    """Let the kernels accept plain CPU tensors. `apply` calls the autograd function. False if a name is missing.
 
-    PyTorch has the table of C functions since 2.10. Its thread pool, of the same version, is an option: without it
-    the kernels run on one thread.
+    The table of C functions (__dlpack_c_exchange_api__) and the thread pool exist since PyTorch 2.10. The thread pool
+    is optional: without it the kernels run on one thread.
     """
     _core.set_parallel_for(_thread_pool())
     watchers = {name: find(path) for name, path in WATCHERS.items()}
@@ -76,7 +76,7 @@ def connect(apply: Callable[..., Any]) -> bool:
 
 
 def _thread_pool() -> int:
-    """The address of libtorch's torch_parallel_for, or 0 where there is none."""
+    """The address of libtorch's torch_parallel_for, or 0 if it is missing."""
     folder = Path(torch.__file__).parent / "lib"
     try:
         library = ctypes.CDLL(str(folder / LIBRARIES.get(sys.platform, "libtorch_cpu.so")))
@@ -86,19 +86,19 @@ def _thread_pool() -> int:
 
 
 def quick_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """The function's `apply` without the look for transforms of torch.func, which the kernels have done."""
+    """The function's `apply` without its check for torch.func transforms, which the kernels have already done."""
     apply = getattr(super(torch.autograd.Function, function), "apply", None)
     return function.apply if apply is None else apply
 
 
 def is_transformed() -> bool:
-    """Whether torch.func is at work, as seen under torch.compile; True where that can't be told."""
+    """Whether a torch.func transform is active, as seen under torch.compile; True if PyTorch has no such query."""
     depth = find("_C._functorch.get_dynamic_layer_stack_depth")
     return depth is None or depth() != 0
 
 
 def move_hooks(old: nn.Module, new: nn.Module) -> None:
-    """Hand over the dictionaries of hooks themselves: the handles that remove a hook point to them."""
+    """Move the hook dictionaries themselves, not copies: the handles that remove a hook refer to them."""
     for name in HOOKS:
         hooks = getattr(old, name, None)
         if hooks is not None:

@@ -1,7 +1,7 @@
-"""A recurrent layer by the kernels: the whole sequence in one call, and its gradient.
+"""A recurrent layer by the kernels: one call for the whole sequence, and one for its gradient.
 
-The forward pass keeps the gates' outputs, the cell states and the layer's own output; all slopes follow from them.
-`_core.gate_layout` tells how a row of gates [4 hidden] is laid out.
+The forward pass saves the gate outputs, the cell states and the layer's output. The backward pass computes all
+derivatives from them. `_core.gate_layout` describes the layout of a row of gates [4 hidden].
 """
 
 import itertools
@@ -20,7 +20,7 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
 class GateLayout(NamedTuple):
-    """The columns of a row of gates [4 hidden]: see core/recurrent/layer.hpp."""
+    """The layout of a row of gates [4 hidden]. See core/recurrent/layer.hpp."""
 
     order: str
     columns: int
@@ -35,7 +35,7 @@ STATES = {"LSTM": 2, "GRU": 1}
 
 
 class Call(NamedTuple):
-    """What is to be computed, but for the tensors."""
+    """The arguments of a layer that are not tensors."""
 
     mode: str
     gates: str
@@ -48,12 +48,12 @@ class Call(NamedTuple):
 
     @property
     def sequence(self) -> tuple[int, Sequence[int], bool]:
-        """The arguments that both directions of the kernels share."""
+        """The arguments that the forward and backward kernels share."""
         return self.kernel, self.sizes, self.reverse
 
 
 def can_take(data: Tensor, states: States | None, weights: Weights) -> bool:
-    """Whether the kernels can do this layer: plain CPU tensors of one dtype, no projection, no autocast."""
+    """Whether the kernels support this layer: plain CPU tensors of one dtype, no projection, no autocast."""
     if weights.hr is not None or data.dtype not in DTYPES or torch.is_autocast_enabled("cpu"):
         return False
     return _core.are_plain(data, *(states or ()), *weights[:4])
@@ -62,7 +62,7 @@ def can_take(data: Tensor, states: States | None, weights: Weights) -> bool:
 def layer(
     mode: str, gates: str, data: Tensor, sizes: Sequence[int], states: States | None, weights: Weights, reverse: bool
 ) -> tuple[Tensor, States]:
-    """Outputs and last states, as `_rnn_formula.layer` has them; bfloat16 is float32 within and rounded at the end."""
+    """Outputs and last states, as in `_rnn_formula.layer`. bfloat16 is computed in float32 and rounded at the end."""
     if data.dtype is torch.bfloat16:
         wide = Weights._make(None if weight is None else weight.float() for weight in weights)
         wide_states = states and tuple(s.float() for s in states)
@@ -91,7 +91,7 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors  # once: a checkpoint computes them anew, and only one time
+        saved = ctx.saved_tensors  # read once: activation checkpointing recomputes them only once
         kept, tensors = saved[: ctx.kept], saved[ctx.kept :]
         plain = all(grad is None or grad.numel() == 0 or _core.are_plain(grad) for grad in grads)
         differentiate = _by_kernels if plain and not torch.is_grad_enabled() else _by_formula
@@ -99,12 +99,12 @@ class _Layer(torch.autograd.Function):
 
 
 def _split(tensors: Sequence[Any]) -> tuple[Tensor, States | None, Weights]:
-    """Data, states and weights out of the autograd function's inputs."""
+    """Data, states and weights from the inputs of the autograd function."""
     return tensors[0], None if tensors[1] is None else tuple(tensors[1:-4]), Weights(*tensors[-4:])
 
 
 def _pair(states: Sequence[Tensor] | None) -> tuple[Tensor | None, Tensor | None]:
-    """(h, c), each None if it is not there."""
+    """(h, c), each None if missing."""
     h, c, *_ = (*(states or ()), None, None)
     return h, c
 
@@ -112,7 +112,7 @@ def _pair(states: Sequence[Tensor] | None) -> tuple[Tensor | None, Tensor | None
 def _forward(
     call: Call, data: Tensor, states: States | None, weights: Weights, keep: bool
 ) -> tuple[Tensor, States, tuple[Tensor, ...]]:
-    """Outputs, last states, and what the backward pass needs: the outputs, the gates, the cell states."""
+    """Outputs, last states, and the tensors for the backward pass: outputs, gates, cell states."""
     if len(call.sizes) == 1:
         return _one_step(call, data, states or _rnn_formula.zeros(call.mode, data, len(data), weights), weights, keep)
     data = data.contiguous()
@@ -131,7 +131,7 @@ def _forward(
 def _one_step(
     call: Call, data: Tensor, states: States, weights: Weights, keep: bool
 ) -> tuple[Tensor, States, tuple[Tensor, ...]]:
-    """The same for one step: its products are PyTorch's, as weights that are used once are not worth packing."""
+    """`_forward` for one step. PyTorch computes the matrix products: packing weights for one use does not pay off."""
     given = [state.contiguous() for state in states]
     h = given[0]
     products = linear(data, weights.ih, weights.b_ih).contiguous(), linear(h, weights.hh, weights.b_hh).contiguous()
@@ -144,7 +144,7 @@ def _one_step(
 
 
 def _by_kernels(call: Call, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor | None, ...]:
-    """Gradients of data, states and weights: the sequence backwards in one call, then one product for each weight."""
+    """Gradients of data, states and weights: one call for the whole sequence, then one product per weight."""
     mode, layout = call.mode, LAYOUTS[call.mode]
     data, states, weights = _split(tensors)
     initial = [state.contiguous() for state in states or ()]
@@ -169,11 +169,11 @@ def _by_kernels(call: Call, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor
     width = layout.columns * hidden
     of_input = slopes.narrow(1, layout.first_input * hidden, width)
     of_state = slopes.narrow(1, layout.first_state * hidden, width)
-    shift = -layout.first_state_block * hidden  # from PyTorch's order of rows to that of the columns
+    shift = -layout.first_state_block * hidden  # from the row order of PyTorch's weight to our column order
     if one_step:
         grad_states[0].addmm_(of_state, w_hh.roll(shift, 0) if shift else w_hh)
     grad_ih = of_input.t() @ data
-    grad_hh = _state_weight(call, of_state, y, *initial[:1])
+    grad_hh = _grad_state_weight(call, of_state, y, *initial[:1])
     b_ih = None if weights.b_ih is None else of_input.sum(0)
     b_hh = None if b_ih is None else b_ih.clone() if mode == "LSTM" else of_state.sum(0).roll(-shift, 0)
     if shift:
@@ -182,8 +182,8 @@ def _by_kernels(call: Call, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor
     return of_input @ weights.ih, *found, grad_ih, grad_hh, b_ih, b_hh
 
 
-def _state_weight(call: Call, slopes: Tensor, y: Tensor, h0: Tensor | None = None) -> Tensor:
-    """Slopes' product with the state before each step, which is the output of the step before, or h_0."""
+def _grad_state_weight(call: Call, slopes: Tensor, y: Tensor, h0: Tensor | None = None) -> Tensor:
+    """Gradient of W_hh: product of the slopes and the state before each step (the previous output, or h_0)."""
     sizes, reverse = call.sizes, call.reverse
     batch = sizes[0]
     if sizes[-1] != batch:
@@ -198,7 +198,7 @@ def _state_weight(call: Call, slopes: Tensor, y: Tensor, h0: Tensor | None = Non
 
 
 def _by_formula(call: Call, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor | None, ...]:
-    """The same through the formula in torch ops: itself differentiable, and for gradients that are no plain tensors."""
+    """`_by_kernels` by the formula in torch ops: for double backward, and for gradients that are not plain tensors."""
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         tensors = [t if t is None or t.requires_grad else t.detach().requires_grad_() for t in tensors]
@@ -216,7 +216,7 @@ def _offsets(sizes: Sequence[int]) -> list[int]:
 
 
 def _rows_before(sizes: Sequence[int], reverse: bool) -> Tensor:
-    """For each row, that of the state before it in [h_0, y]."""
+    """For each row, the row of its previous state in [h_0, y]."""
     offsets, batch, last = _offsets(sizes), sizes[0], len(sizes) - 1
     rows = []
     for t, size in enumerate(sizes):

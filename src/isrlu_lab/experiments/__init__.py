@@ -1,6 +1,6 @@
-"""The paper's tables and figures, rebuilt on this machine beside the paper's own numbers.
+"""The paper's tables and figures, reproduced on this machine and compared with the paper's numbers.
 
-Way of the data: `registry` names an experiment -> `isrlu_lab.reproduce` runs it with a `Context` -> it returns a
-`Result` (tables, claims, figures) -> `result_store` stores that as JSON -> `terminal` and `isrlu_lab.report` (HTML)
-show any result alike.
+Data flow: `registry` names an experiment -> `isrlu_lab.reproduce` runs it with a `Context` -> it returns a `Result`
+(tables, claims, figures) -> `result_store` stores the result as JSON -> `terminal` and `isrlu_lab.report` (HTML)
+show it. Both show every experiment in the same way.
 """

@@ -1,4 +1,4 @@
-"""Sections 3.1 and 3.2: accurate bits of the estimate, after one and two Newton steps, and of Kinney's bit trick."""
+"""Sections 3.1 and 3.2: accurate bits of 1/sqrt(x) by estimate, one and two Newton steps, and Kinney's bit trick."""
 
 import math
 
@@ -11,7 +11,7 @@ from isrlu_lab.experiments import numbers
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Result, Table, claim
 
-MANTISSAS = np.arange(1 << 24, dtype=np.uint32)  # every float32 of [1, 4): both parities of the exponent
+MANTISSAS = np.arange(1 << 24, dtype=np.uint32)  # every float32 in [1, 4): one even and one odd exponent
 WORDS = {
     "approx": "estimate",
     "newton1": "estimate and one Newton step",
@@ -24,7 +24,7 @@ WORDS = {
 
 
 def run(context: Context) -> Result:
-    """The largest relative error of 1/sqrt(x) over every float32 of [1, 4), for each method and instruction set."""
+    """Find the largest relative error of 1/sqrt(x) over all float32 in [1, 4), per method and instruction set."""
     simds = list(isrlu.simd_available())
     paper = numbers.table("accuracy")
     errors: dict[tuple[str, str], float] = {}
@@ -69,7 +69,7 @@ NOTE = (
 
 
 def _largest_error(simd: str, method: str) -> float:
-    """max |r sqrt(x) - 1| over [1, 4), in pieces that stay in the cache."""
+    """max |r sqrt(x) - 1| over [1, 4), in 64 blocks that fit in the cache."""
     work = _measure.TimedKernel(simd, "rsqrt", method)
     worst = 0.0
     for low in np.array_split(MANTISSAS, 64):

@@ -1,4 +1,4 @@
-"""What an experiment gets: the preset, a folder for its files, a function that reports progress."""
+"""The argument of every experiment: preset, output folder, progress callback, options."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,36 +13,36 @@ if TYPE_CHECKING:
 
 
 class NothingStored(UserError):
-    """With --stored: none of the training runs that the experiment needs is stored."""
+    """With --stored: no training run of the experiment is stored."""
 
 
 def _silent(text: str, done: float | None = None, total: float | None = None) -> None:
-    """Report progress to nobody."""
+    """Ignore progress reports."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What an experiment may use."""
+    """Everything that an experiment may use."""
 
     folder: Folder
     full: bool = False
     progress: Callable[..., None] = _silent
-    """progress(text, done=None, total=None): the current step, and how much is done."""
+    """progress(text, done=None, total=None): report the current step and how much of the total is done."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Command-line options beyond the preset: seeds, engine, shard, data, stored. Experiments read those they know."""
+    """Other command-line options: seeds, engine, shard, data, stored. An experiment reads the ones it supports."""
     previous: Result | None = None
-    """The result stored by an earlier command."""
+    """The result that an earlier command stored, if any."""
 
     @property
     def stored(self) -> bool:
-        """Use what is stored: train nothing and measure nothing."""
+        """Whether to use only stored runs and measurements (--stored)."""
         return bool(self.options.get("stored"))
 
     def remember(self, key: str, compute: Callable[[], Any]) -> Any:
-        """compute() as JSON data, or what it returned in an earlier run that was interrupted.
+        """compute(), or its stored value from an interrupted run. The value must be JSON data.
 
-        For the parts of a long experiment: an interrupted run resumes after the last finished part.
-        `key` must name everything that the part depends on except the preset: "isrlu-alpha3-pkeep0.25-seed0".
+        It caches the parts of a long experiment, so an interrupted run resumes after the last finished part.
+        `key` must contain everything that the part depends on except the preset: "isrlu-alpha3-pkeep0.25-seed0".
         """
         return self.folder.remember(key, compute)
 

@@ -1,4 +1,4 @@
-"""The functions that the figures draw, in float64: this project's own, those beside them, and second derivatives."""
+"""The functions that the figures draw, in float64: ISRLU and ISRU, the functions they replace, and derivatives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def isrlu_second(x: Array, alpha: float = 1.0) -> Array:
-    """0 for x >= 0, -3 alpha x (1 + alpha x^2)^(-5/2) for x < 0: both are 0 at 0."""
+    """0 for x >= 0, -3 alpha x (1 + alpha x^2)^(-5/2) for x < 0. Continuous: both are 0 at 0."""
     return np.where(x < 0, -3 * alpha * x * (1 + alpha * x * x) ** -2.5, 0.0)
 
 
@@ -33,13 +33,13 @@ def elu_grad(x: Array) -> Array:
 
 
 def elu_second(x: Array) -> Array:
-    """0 for x >= 0, exp(x) for x < 0: a step of 1 at 0."""
+    """0 for x >= 0, exp(x) for x < 0. It jumps from 1 to 0 at 0."""
     return np.where(x < 0, np.exp(np.minimum(x, 0)), 0.0)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of figure 1, with its derivatives; ReLU's second derivative is nothing to draw."""
+    """One line of figure 1 with its derivatives. `second` is None for ReLU: it is 0 everywhere except at 0."""
 
     label: str
     line: str

@@ -1,4 +1,4 @@
-"""The table of differences between runs, paired by seed, that every study shows."""
+"""The table of differences between rows of a study, paired by seed."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ def table(
     *,
     digits: int = 3,
 ) -> list[Table]:
-    """One row for each (what, of which kind, difference) under `titles`; no table with fewer than two seeds."""
+    """A table with one row per (what, kind, difference). `titles` are the first two headings. Empty below two seeds."""
     rows: list[list[Cell]] = [
         [what, kind, each.value, each.half, each.p, "yes" if each.significant else "no"]
         for what, kind, each in found

@@ -1,4 +1,4 @@
-"""What an experiment is (`Experiment`) and what it returns (`Result`): all that store and report know of it."""
+"""The types of an experiment (`Experiment`) and of what it returns (`Result`), used by the store and the report."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -16,20 +16,20 @@ VERDICTS = ("holds", "does not", "undecided", "not run")
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, whose numbers it holds, and the format of its numbers (strings are shown as they are)."""
+    """A column: its heading, the source of its numbers, and their format. Strings are shown unchanged."""
 
     title: str
     kind: Kind = "label"
     format: str = "{}"
     bar: bool = False
-    """Draw the numbers as bars too; all bars of a table share one scale."""
+    """Whether to draw the numbers as bars too. All bars of a table share one scale."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"unknown kind of column {self.kind!r}: known are {', '.join(KINDS)}")
 
     def text(self, cell: Cell) -> str:
-        """The cell as a reader sees it; a missing number is a dash."""
+        """The cell as shown to the reader. A missing number is a dash."""
         if cell is None:
             return "–"
         return cell if isinstance(cell, str) else self.format.format(cell)
@@ -37,7 +37,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under columns; the paper's numbers and the ones measured here stand side by side."""
+    """Columns and rows. The paper's numbers are next to the ones measured here."""
 
     caption: str
     columns: list[Column]
@@ -62,7 +62,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, whether it holds here, the evidence in a few words, and why not where it does not."""
+    """A statement of the paper, its verdict here, the evidence (`here`), and the reason if it does not hold."""
 
     text: str
     where: str
@@ -80,8 +80,8 @@ class Claim:
 def claim(key: str, holds: bool | None, here: str = "", reason: str = "") -> Claim:
     """The claim `key` of paper.toml with its verdict.
 
-    holds: None where it can't be told: what was found (`here`) leaves it undecided, or nothing was run at all.
-    reason: why it does not hold, can't be told, or was not run.
+    holds: None if the evidence in `here` does not decide it, or if nothing was run (`here` is empty).
+    reason: why it does not hold, is undecided, or was not run.
     """
     known = numbers.claim(key)
     verdict: Verdict = ("undecided" if here else "not run") if holds is None else "holds" if holds else "does not"
@@ -90,7 +90,7 @@ def claim(key: str, holds: bool | None, here: str = "", reason: str = "") -> Cla
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture: `name`.svg and `name`.png in the experiment's folder, a caption, and a text for who cannot see it."""
+    """A figure: `name`.svg and `name`.png in the experiment's folder, a caption, and an alternative text."""
 
     name: str
     caption: str
@@ -103,7 +103,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Result:
-    """What an experiment found. `notes` are paragraphs of text, shown in the report between tables and claims."""
+    """What an experiment returns. `notes` are paragraphs that the report shows between tables and claims."""
 
     tables: list[Table] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
-    """What the experiment adds to `isrlu_lab.environment.capture()`: a measured clock, threads used."""
+    """Additions to `isrlu_lab.environment.capture()`: measured clock, threads used, training runs."""
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -119,18 +119,18 @@ class Result:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An entry of the registry: `module` is imported when it runs, and offers `run(context: Context) -> Result`.
+    """An entry of the registry. `module` is imported when needed and has `run(context: Context) -> Result`.
 
-    A module may also offer `is_current(environment, context) -> bool`: False where the stored result, known by its
-    environment, does not answer what is asked now (it has fewer seeds, say), and the experiment is to run again.
+    A module may also have `is_current(environment, context) -> bool`. It returns False if the stored result with this
+    environment is outdated, for example because it has too few seeds. Then the experiment runs again.
     """
 
     name: str
     title: str
     summary: str
     quick: str
-    """Expected time in the quick preset on 2 cores, for people: "20 s"."""
+    """Expected run time of the quick preset on 2 cores, as text: "20 s"."""
     full: str
     module: str
     trains: bool = False
-    """Whether it is made of training runs. Then `run` honours `Context.stored`."""
+    """Whether it consists of training runs. Then `run` supports `Context.stored`."""

@@ -1,4 +1,7 @@
-"""Figure 1: ISRLU (alpha 1 and 3), ELU, ReLU and their derivatives; beyond it, second derivatives and the family."""
+"""Figure 1: ISRLU (alpha 1 and 3), ELU, ReLU and their first derivatives.
+
+Beyond the paper: second derivatives, and ISRLU over a range of alpha.
+"""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,7 +20,7 @@ BLUE, VERMILLION = (str(figure_style.LINES[name]["color"]) for name in ("blue", 
 
 
 def run(context: Context) -> Result:
-    """Draw the four panels and put the paper's statements about the curves to numbers."""
+    """Draw the four panels and check the paper's statements about the curves numerically."""
     figures = []
     for count, draw in enumerate((_functions, _first, _second, _family)):
         context.progress(f"drawing {draw.__name__[1:]}", count, 4)
@@ -57,7 +60,7 @@ def _functions(context: Context) -> Figure:
 def _first(context: Context) -> Figure:
     made, axes = _panel("First derivatives", "f′(x)")
     for curve in curves.FIGURE1:
-        _halves(axes, curve.first, curve.label, curve.line, joined=curve.label != "ReLU")
+        _plot(axes, curve.first, curve.label, curve.line, joined=curve.label != "ReLU")
     axes.set_ylim(-0.08, 1.15)
     figure_style.legend(axes, loc="upper left")
     return context.figure(
@@ -72,7 +75,7 @@ def _second(context: Context) -> Figure:
     made, axes = _panel("Second derivatives", "f″(x)")
     for curve in curves.FIGURE1:
         if curve.second is not None:
-            _halves(axes, curve.second, curve.label, curve.line, joined=curve.label != "ELU")
+            _plot(axes, curve.second, curve.label, curve.line, joined=curve.label != "ELU")
     colour = figure_style.LINES["green"]["color"]
     axes.plot([0], [1], "o", color=colour, markerfacecolor="white", markersize=6, zorder=5)
     axes.plot([0], [0], "o", color=colour, markersize=6, zorder=5)
@@ -93,10 +96,10 @@ def _family(context: Context) -> Figure:
     x = np.concatenate([LEFT, RIGHT])
     for place, alpha in enumerate(FAMILY):
         share = place / (len(FAMILY) - 1)
-        blend = _between(BLUE, VERMILLION, share)
-        colour = _between(blend, "white", 0.15) if 0 < share < 1 else blend  # to stand out on a dark page too
+        blend = _mix_colours(BLUE, VERMILLION, share)
+        colour = _mix_colours(blend, "white", 0.15) if 0 < share < 1 else blend  # lighter, for dark pages
         axes.plot(x, curves.isrlu(x, alpha), color=colour, linewidth=1.8)
-        at = max(LEFT[0] + 0.1, _reaches(alpha, -2.3))  # beside the left edge, or where the curve leaves the panel
+        at = max(LEFT[0] + 0.1, _x_at_level(alpha, -2.3))  # at the left edge, or where the curve leaves the panel
         height = float(curves.isrlu(np.array([at]), alpha)[0])
         note = {0.0: ", linear", FAMILY[-1]: ", nearly ReLU"}.get(alpha, "")
         offset = (3, 2.5) if at == LEFT[0] + 0.1 else (9, -3)
@@ -112,26 +115,27 @@ def _family(context: Context) -> Figure:
     )
 
 
-def _between(start: ColorType, end: ColorType, share: float) -> tuple[float, float, float]:
+def _mix_colours(start: ColorType, end: ColorType, share: float) -> tuple[float, float, float]:
+    """The RGB colour at `share` of the way from `start` (0) to `end` (1)."""
     red, green, blue = (1 - share) * np.array(to_rgb(start)) + share * np.array(to_rgb(end))
     return red, green, blue
 
 
-def _reaches(alpha: float, level: float) -> float:
-    """The x < 0 at which ISRLU is `level`: y / sqrt(1 - alpha y^2); -inf where it never gets so low."""
+def _x_at_level(alpha: float, level: float) -> float:
+    """The x < 0 with ISRLU(x) = `level`: level / sqrt(1 - alpha level^2), or -inf if ISRLU stays above `level`."""
     rest = 1 - alpha * level * level
     return level / rest**0.5 if rest > 0 else -np.inf
 
 
-def _halves(axes: Axes, function: curves.Callable, label: str, line: str, *, joined: bool) -> None:
-    """Draw a curve; where it jumps at 0, as two halves, so that no upright line pretends a connection."""
+def _plot(axes: Axes, function: curves.Callable, label: str, line: str, *, joined: bool) -> None:
+    """Draw a curve. If it jumps at 0 (not `joined`), draw two halves without a vertical line between them."""
     parts = [np.concatenate([LEFT, RIGHT])] if joined else [np.append(LEFT, -1e-12), RIGHT]
     for count, x in enumerate(parts):
         axes.plot(x, function(x), label=label if count == 0 else None, **figure_style.LINES[line])
 
 
 def _step_at_zero(first: curves.Callable, h: float = 1e-6) -> tuple[float, float]:
-    """The second derivative on either side of 0, from differences of the first."""
+    """The second derivative left and right of 0, by finite differences of the first derivative."""
     left, middle, right = (float(first(np.array([x]))[0]) for x in (-h, 0.0, h))
     return (middle - left) / h, (right - middle) / h
 

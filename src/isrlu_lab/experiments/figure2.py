@@ -1,4 +1,4 @@
-"""Figure 2: ISRU and tanh; beyond it, isru_sigmoid and the sigmoid, and how far each pair is apart."""
+"""Figure 2: ISRU and tanh. Beyond the paper: isru_sigmoid and the sigmoid, and the differences of both pairs."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,14 +12,14 @@ X = np.linspace(-8, 8, 1601)
 
 
 def run(context: Context) -> Result:
-    """Draw ISRU beside tanh and isru_sigmoid beside the sigmoid, and measure the distances."""
+    """Draw ISRU with tanh and isru_sigmoid with the sigmoid, and measure their differences."""
     context.progress("drawing", 0, 3)
     figures = [_tanh(context), _sigmoid(context), _difference(context)]
     pairs: dict[str, tuple[curves.Callable, curves.Callable]] = {
         "ISRU and tanh": (curves.isru, np.tanh),
         "isru_sigmoid and sigmoid": (curves.isru_sigmoid, curves.sigmoid),
     }
-    apart = [_apart(f, g) for f, g in pairs.values()]
+    apart = [_differences(f, g) for f, g in pairs.values()]
     rows: list[list[Cell]] = [[name, *distances] for name, distances in zip(pairs, apart, strict=True)]
     columns = [
         Column("pair"),
@@ -47,7 +47,8 @@ NOTE = (
 )
 
 
-def _apart(f: curves.Callable, g: curves.Callable) -> list[float]:
+def _differences(f: curves.Callable, g: curves.Callable) -> list[float]:
+    """Largest |f - g|, the |x| where it occurs, and mean |f - g|."""
     difference = np.abs(f(X) - g(X))
     worst = int(difference.argmax())
     return [float(difference[worst]), float(abs(X[worst])), float(difference.mean())]

@@ -1,4 +1,4 @@
-"""How figures look: colours that the colour-blind tell apart, a line style each, transparent SVG for dark pages."""
+"""The style of all figures: a colour-blind-safe palette, one line style per colour, transparent SVG for dark pages."""
 
 import io
 from typing import Any
@@ -9,9 +9,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 INK = "#24292f"
-"""Text and axes; on a dark page the report inverts the brightness of figures, not their hues."""
+"""Colour of text and axes. On a dark page the report inverts the brightness of figures and keeps their hues."""
 
-# Okabe and Ito's palette without the shades that are pale on white; styles differ too, for print and poor eyes
+# The Okabe-Ito palette without the colours that are pale on white. Line styles differ too, for print in grey.
 LINES: dict[str, dict[str, Any]] = {
     "blue": {"color": "#0072b2", "linestyle": "-", "linewidth": 2},
     "vermillion": {"color": "#d55e00", "linestyle": "--", "linewidth": 2},
@@ -49,19 +49,19 @@ _RC: dict[Any, Any] = {
 
 
 def panel(title: str, x: str, y: str, *, width: float = 5.4, height: float = 3.7) -> tuple[Figure, Axes]:
-    """A figure with one panel in this style: readable on a phone, where two side by side would not be."""
+    """A figure with one panel in this style. One panel per figure stays readable on a phone."""
     with mpl.rc_context(_RC):
         made = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(made)
         axes = made.subplots()
         axes.set(xlabel=x, ylabel=y)
-        axes.set_title(title, parse_math=False)  # it may name a folder of data
+        axes.set_title(title, parse_math=False)  # it may contain the name of a data folder
         axes.tick_params(colors=INK)
         return made, axes
 
 
 def legend(axes: Axes, **options: Any) -> None:
-    """A legend in this style, if any line has a label."""
+    """Add a legend in this style, if any line has a label."""
     if not axes.get_legend_handles_labels()[0]:
         return
     with mpl.rc_context(_RC):

@@ -1,6 +1,6 @@
 """MKL's vector functions through ctypes: vsInvSqrt, vsExp and vsTanh in mode EP, as in the paper's table 2.
 
-The PyPI package `mkl` carries libmkl_rt. Nothing is linked against it: where it is missing, table 2 has no such column.
+The PyPI package `mkl` contains libmkl_rt. Nothing is linked against it. Without it, table 2 has no MKL column.
 """
 
 import ctypes
@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-EP = 3  # VML_EP, enhanced performance: half of the mantissa's bits are accurate
+EP = 3  # VML_EP, enhanced performance: about half of the significand bits are accurate
 FUNCTIONS = {"InvSqrt": "vsInvSqrt", "Exp": "vsExp", "Tanh": "vsTanh"}
 
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """libmkl_rt of the installed package, in mode EP and on one thread; None where the package is not installed."""
+    """libmkl_rt in mode EP on one thread; None if the package `mkl` is not installed."""
     path = _find()
     if path is None:
         return None
@@ -29,7 +29,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def function(name: str) -> Callable[[npt.NDArray[np.float32], npt.NDArray[np.float32]], None]:
-    """f(src, dst): one of `FUNCTIONS`, on dense float32 arrays of the same size."""
+    """One of `FUNCTIONS` as f(src, dst), for contiguous float32 arrays of the same size."""
     call = getattr(library(), FUNCTIONS[name])
     call.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
     call.restype = None

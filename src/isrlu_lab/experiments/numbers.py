@@ -1,4 +1,4 @@
-"""The paper's numbers and claims: paper.toml, read once."""
+"""The paper's numbers and claims, from paper.toml."""
 
 import functools
 import tomllib
@@ -8,12 +8,12 @@ from typing import Any
 
 @functools.cache
 def paper() -> dict[str, Any]:
-    """All of paper.toml."""
+    """The content of paper.toml, read once."""
     return tomllib.loads((files("isrlu_lab.experiments") / "paper.toml").read_text(encoding="utf-8"))
 
 
 def table(name: str) -> dict[str, Any]:
-    """The numbers of one table, as paper.toml has them.
+    """The numbers of one table in paper.toml.
 
     >>> table("table3")["ns"]["ELU"]
     1.447
@@ -22,7 +22,7 @@ def table(name: str) -> dict[str, Any]:
 
 
 def claim(key: str) -> dict[str, str]:
-    """Text and place of one claim; `key` is "experiment.claim".
+    """Text and section of one claim. `key` is "experiment.claim".
 
     >>> claim("table3.elu")["where"]
     'section 3.1'
@@ -32,5 +32,5 @@ def claim(key: str) -> dict[str, str]:
 
 
 def claims(experiment: str) -> dict[str, dict[str, str]]:
-    """The claims that an experiment tests, by key; none where the paper makes none."""
+    """The claims that an experiment tests, by key; empty if it tests none."""
     return paper()["claims"].get(experiment, {})

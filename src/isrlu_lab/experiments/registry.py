@@ -1,4 +1,4 @@
-"""The experiments, in the order of the paper. To add one, write its module and its entry here; nothing else changes."""
+"""All experiments in the order of the paper. To add one, write its module and add its entry here."""
 
 import difflib
 import importlib
@@ -107,7 +107,7 @@ EXPERIMENTS = (
 
 
 def select(names: Sequence[str]) -> list[Experiment]:
-    """The experiments of these names, in the paper's order; all of them if no name is given."""
+    """The named experiments in the paper's order; all experiments if no name is given."""
     known = {entry.name: entry for entry in EXPERIMENTS}
     for name in names:
         if name not in known:
@@ -118,7 +118,7 @@ def select(names: Sequence[str]) -> list[Experiment]:
 
 
 def is_current(entry: Experiment, environment: Mapping[str, Any], context: Context) -> bool:
-    """Whether a stored result, known by its environment, is what the context asks for."""
+    """Whether the stored result with this environment matches the request in `context`."""
     try:
         check = getattr(importlib.import_module(entry.module), "is_current", None)
     except ImportError:  # a stored result stays valid without the packages that made it
@@ -127,5 +127,5 @@ def is_current(entry: Experiment, environment: Mapping[str, Any], context: Conte
 
 
 def load(entry: Experiment) -> Callable[[Context], Result]:
-    """The `run` of the experiment's module."""
+    """The function `run` of the experiment's module."""
     return importlib.import_module(entry.module).run

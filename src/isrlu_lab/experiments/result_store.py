@@ -1,7 +1,6 @@
 """The results under an output folder: result.json, failure.json and figures of each experiment in each preset.
 
-A file that is damaged, or has another shape than the types here say, is renamed to NAME.damaged and named in a
-`Damaged` error.
+A file that is damaged or does not match the types below is renamed to NAME.damaged, and a `Damaged` error names it.
 """
 
 import os
@@ -25,12 +24,12 @@ T = TypeVar("T")
 
 
 class Damaged(UserError):
-    """A file of the store could not be read; it has been renamed."""
+    """A stored file is damaged. It has been renamed."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A stored result: of which experiment, in which preset, how long it took, and the environment it ran in."""
+    """A stored result with its experiment, preset, run time in seconds and environment."""
 
     experiment: str
     preset: str
@@ -40,7 +39,7 @@ class Record:
 
 
 class _Runs(TypedDict):
-    """Which training runs a result was made of."""
+    """The training runs behind a result."""
 
     complete: bool
     seeds: int
@@ -49,7 +48,7 @@ class _Runs(TypedDict):
 
 
 class _Environment(TypedDict):
-    """What report and runner read of a record's environment."""
+    """The keys of a record's environment that the report and `reproduce` read."""
 
     cpu: str
     simd: str
@@ -69,7 +68,7 @@ class _Failure(TypedDict):
 
 @dataclass(frozen=True)
 class Folder:
-    """The folder of one experiment in one preset, and the finished parts of its unfinished run."""
+    """The folder of one experiment in one preset, and the stored parts of an interrupted run."""
 
     output: OutputFolder
     name: str
@@ -83,17 +82,17 @@ class Folder:
         return write(self.path / name, content)
 
     def remember(self, key: str, compute: Callable[[], Any]) -> Any:
-        """The stored part `key`, or compute(), stored."""
+        """The stored part `key`. If there is none, call compute() and store its value."""
         with RunStore(self.output) as store:
             return store.remember(self.name, key, compute)
 
     def forget_parts(self) -> None:
-        """Remove what `remember` stored: the next run measures again."""
+        """Remove all parts that `remember` stored, so that the next run measures again."""
         if self.output.runs.exists():
             try:
                 with RunStore(self.output) as store:
                     store.forget(self.name)
-            except UserError as error:  # an experiment without parts does not depend on the store of runs
+            except UserError as error:  # a damaged store of runs must not stop an experiment without parts
                 self.warn(str(error))
 
 
@@ -108,7 +107,7 @@ class Store:
         return Folder(self.output, self.output.experiment(experiment, preset).name, self.warn)
 
     def load(self, experiment: str, preset: str) -> Record | None:
-        """The stored result, or None; a damaged file is renamed and raises `Damaged`."""
+        """The stored result, or None. A damaged file is renamed and raises `Damaged`."""
         path = self.output.result(experiment, preset)
         if not path.exists():
             return None
@@ -138,7 +137,7 @@ class Store:
         write_json(self.output.failure(experiment, preset), {"reason": reason, "traceback": traceback})
 
     def load_failure(self, experiment: str, preset: str) -> str | None:
-        """Why the experiment failed when it last ran, if it did."""
+        """Why the last run of the experiment failed; None if it did not."""
         path = self.output.failure(experiment, preset)
         try:
             return read_json(path, _Failure)["reason"] if path.exists() else None
@@ -148,15 +147,15 @@ class Store:
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
-    """Write `data`; NumPy numbers become Python's, and a NaN or infinity is a ValueError (JSON has none)."""
+    """Write `data` as JSON. NumPy numbers become Python numbers. NaN and infinity raise ValueError (not in JSON)."""
     write(path, encode_json(data))
 
 
 def read_json(path: Path, shape: type[T]) -> T:
-    """The data in `path`; a file that is damaged or of another shape is renamed and raises `Damaged`."""
+    """The data in `path`, checked against the type `shape`. A file that fails is renamed and raises `Damaged`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=shape)
-    except (ValueError, RecursionError) as error:  # also msgspec's own errors and UnicodeDecodeError
+    except (ValueError, RecursionError) as error:  # ValueError includes msgspec's errors and UnicodeDecodeError
         raise _set_aside(path, error) from None
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from None
@@ -174,7 +173,7 @@ def _set_aside(path: Path, error: Exception) -> Damaged:
 
 
 def load_svg(path: Path) -> bytes:
-    """The content of a figure's file; ValueError if it is missing or no SVG."""
+    """The content of an SVG file. Raises ValueError if it is missing or not an SVG."""
     try:
         content = path.read_bytes()
         if ElementTree.fromstring(content).tag.rpartition("}")[2] == "svg":
@@ -182,6 +181,6 @@ def load_svg(path: Path) -> bytes:
         reason = "is no SVG"
     except OSError as error:
         reason = f"can't be read: {error.strerror}"
-    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the last two: an unknown encoding
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # LookupError and ValueError: unknown encoding
         reason = f"is damaged: {error}"
     raise ValueError(f"its figure {path.name} {reason}")

@@ -18,9 +18,9 @@ from isrlu_lab.training.run_store import RunReader, RunStore
 
 
 def merge(stores: Sequence[Path], out: Path) -> int:
-    """Copy the runs that this output folder lacks; returns 1 if a run was left out because it cannot be read."""
+    """Copy the runs that are missing in the output folder. Returns 1 if a run cannot be read and was skipped."""
     paths = [OutputFolder(other).runs if other.is_dir() else other for other in stores]
-    for path in paths:  # all of them, before anything is written
+    for path in paths:  # check all stores before anything is written
         RunReader(path).close()
     damaged: list[str] = []
     with RunStore(OutputFolder(out)) as store:
@@ -55,7 +55,7 @@ def show(out: Path, output: Path | None) -> int:
 
 
 def _report(damaged: Sequence[str]) -> int:
-    """Print one line for each run that cannot be read; returns the exit code."""
+    """Print one line for each unreadable run. Returns the exit code."""
     for message in damaged:
         print_error(message)
     return 1 if damaged else 0

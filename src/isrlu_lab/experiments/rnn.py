@@ -1,13 +1,14 @@
-"""Beyond the paper: ISRU in LSTM and GRU. The gates' speed, the layers' beside torch.nn's, and whether they learn.
+"""Beyond the paper: ISRU in LSTM and GRU. Speed of the gates, speed of the layers against torch.nn, and training.
 
-Full: all sizes, 5 seeds of each training run. Quick: one size of each, one seed, short runs. Measurements are
-remembered, and training runs go through the same grid and store as those of the MNIST tables.
+Full: all sizes, 5 seeds per training run. Quick: one size, one seed, short runs. An interrupted measurement resumes.
+Training runs use the same grid and store as the MNIST tables.
 """
 
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import isrlu
@@ -23,12 +24,12 @@ SEEDS = {True: 5, False: 1}
 ROUNDS = {True: 25, False: 7}
 UNITS = {"rows": "test accuracy, %", "adding": "mean squared error"}
 COLOURS = {"isru": "blue", "exact": "vermillion"}
-GOALS = {"rows": 98.0, "adding": 0.02}  # accuracy, and the error below which the adding problem counts as solved
-MARGIN = 0.3  # points of accuracy by which ISRU may lie behind and still stand in
+GOALS = {"rows": 98.0, "adding": 0.02}  # % accuracy to reach; mean squared error that counts as solved
+MARGIN = 0.3  # percentage points of accuracy that ISRU may lose and still count as a replacement
 
 
 def run(context: Context) -> Result:
-    """Measure gates and layers, train both tasks, compare."""
+    """Time gates and layers, train both tasks, and compare ISRU with exact gates."""
     speed_tables, speed_claim, notes = _stored_speed(context.previous) if context.stored else _measure_speed(context)
     found = study.run_study(context, rows(context.full), seeds=SEEDS[context.full])
     return Result(
@@ -42,7 +43,7 @@ def run(context: Context) -> Result:
 
 
 def _measure_speed(context: Context) -> tuple[list[Table], Claim, list[str]]:
-    """Tables, claim and notes on the speed of gates and layers."""
+    """Time gates and layers. Returns tables, claim and notes."""
     rounds = ROUNDS[context.full]
     sizes: dict[str, Any] = {} if context.full else {"batches": (1,), "hidden": (64,)}
     simds = isrlu.simd_available()
@@ -57,7 +58,7 @@ def _measure_speed(context: Context) -> tuple[list[Table], Claim, list[str]]:
 
 
 def _stored_speed(previous: Result | None) -> tuple[list[Table], Claim, list[str]]:
-    """The same from the result of an earlier command, if it has them."""
+    """The speed tables, claim and notes of an earlier result; "not run" if it has none."""
     earlier = previous or Result()
     tables = [each for each in earlier.tables if each.caption.startswith((GATES_CAPTION, LAYERS_CAPTION))]
     if not tables:
@@ -67,31 +68,30 @@ def _stored_speed(previous: Result | None) -> tuple[list[Table], Claim, list[str
     return tables, next(each for each in earlier.claims if each.text == text), []
 
 
-def is_current(environment: Mapping[str, Any], context: Context) -> bool:
-    return study.is_current(environment, context, rows(context.full), seeds=SEEDS[context.full])
-
-
 def rows(full: bool) -> list[Row[RecurrentSpec]]:
-    """Both tasks in both layers with both gates. Full: 6,000 steps of MNIST and 4,000 of adding."""
+    """Each task with each layer and each kind of gates. Full: 6,000 steps of MNIST, 4,000 steps of adding."""
     lengths: dict[str, dict[str, Any]] = {
         "rows": {"hidden": 128, "batch": 100, "steps": 6000 if full else 150, "interval": 300 if full else 50},
         "adding": {
             **{"hidden": 64, "batch": 50, "steps": 4000 if full else 60, "interval": 200 if full else 20},
-            "rate": 1e-2,  # at 1e-3 an LSTM has not found the marks after 6,000 steps, with either kind of gates
+            "rate": 1e-2,  # at 1e-3 an LSTM does not learn the task in 6,000 steps, with either kind of gates
         },
     }
     grid = itertools.product(TASKS, LAYERS, GATES)
     return [Row(RecurrentSpec(task=task, layer=layer, gates=gates, **lengths[task])) for task, layer, gates in grid]
 
 
+is_current = partial(study.is_current, rows=rows, seeds=SEEDS)
+
+
 def _scores(found: Study, task: str, layer: str) -> dict[str, dict[int, float]]:
-    """gates -> seed -> the score after the last step."""
+    """gates -> seed -> score after the last step."""
     members = [row for row in found.rows if (row.spec.task, row.spec.layer) == (task, layer)]
     return {row.spec.gates: found.values(row, "final_score") for row in members}
 
 
 def _differences(found: Study) -> dict[tuple[str, str], stats.Difference]:
-    """(task, layer) -> ISRU's final score less that of exact gates, paired by seed, p corrected for their number."""
+    """(task, layer) -> final score of ISRU minus exact gates, paired by seed, with corrected p values."""
     scores = {key: _scores(found, *key) for key in itertools.product(TASKS, LAYERS)}
     corrected = stats.corrected([stats.paired(each["isru"], each["exact"]) for each in scores.values()])
     return dict(zip(scores, corrected, strict=True))
@@ -163,12 +163,12 @@ def _differences_table(found: Study) -> list[Table]:
 
 
 def _marks(found: Study, task: str) -> str:
-    """What the quick preset and other data must say; the adding problem has no data."""
+    """The caption's marks for the quick preset and for other data than MNIST. The adding problem uses no data."""
     return (found if task == "rows" else replace(found, identity="mnist")).marks
 
 
 def _steps_to_goal(found: Study, row: Row[RecurrentSpec]) -> float | None:
-    """Mean over the runs of the steps to the task's goal; None unless all reach it."""
+    """Mean number of steps until the task's goal; None unless all runs reach it."""
     goal, firsts = GOALS[row.spec.task], []
     for run in found.of(row).values():
         evaluations = zip(run.result["history"]["steps"], run.result["history"]["score"], strict=True)
@@ -189,7 +189,7 @@ def _curves(context: Context, found: Study, task: str, layer: str) -> Figure:
             axes.plot(steps, middle, label=GATES[row.spec.gates], **line)
             axes.fill_between(steps, low, high, color=line["color"], alpha=0.2, linewidth=0)
     if task == "adding":
-        axes.set_ylim(bottom=0)  # no band of a squared error reaches below
+        axes.set_ylim(bottom=0)  # a squared error is never negative, but its confidence band can be
     figure_style.legend(axes)
     caption = f"{layer}: {UNITS[task]} in training, mean over seeds with its 95 % confidence band.{_marks(found, task)}"
     alt = f"Two learning curves of {layer}, with ISRU and with exact gates."

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-LEVEL = 0.05  # a difference is significant where its p, corrected for the number of tests, is below
+LEVEL = 0.05  # a difference is significant if its corrected p value is below this
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds with half the width of its 95 % confidence interval (Student's t; None for one seed)."""
+    """A mean over seeds and the half width of its 95 % confidence interval (Student's t; None for one seed)."""
 
     value: float
     half: float | None
@@ -22,7 +22,10 @@ class Mean:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean over seeds of a - b, its 95 % half width, and p of "no difference" (paired t-test; None: it can't tell)."""
+    """Mean over seeds of a - b, the half width of its 95 % confidence interval, and the p value of a paired t-test.
+
+    `half` and `p` are None for fewer than two seeds, and if all differences are equal but not 0.
+    """
 
     value: float
     half: float | None
@@ -38,16 +41,16 @@ class Difference:
 
 
 def mean(values: Sequence[float]) -> Mean:
-    """The mean with its confidence interval.
+    """The mean and its confidence interval.
 
     >>> mean([1.0, 2.0, 3.0])
     Mean(value=2.0, half=2.484..., count=3)
     """
-    return Mean(float(np.mean(values)), _half(values), len(values))
+    return Mean(float(np.mean(values)), _half_width(values), len(values))
 
 
 def paired(first: Mapping[Any, float], second: Mapping[Any, float]) -> Difference:
-    """first - second over the keys (seeds) that both have."""
+    """first - second, paired over the keys (seeds) that both have."""
     keys = [key for key in first if key in second]
     if not keys:
         return Difference(math.nan, None, None, 0)
@@ -58,13 +61,13 @@ def paired(first: Mapping[Any, float], second: Mapping[Any, float]) -> Differenc
     if np.ptp(differences) <= 1e-9 * max(1.0, abs(value)):  # t is 0/0 or infinite
         if value == 0.0:
             return Difference(0.0, 0.0, 1.0, len(keys))
-        return Difference(value, None, None, len(keys))  # accuracies have steps: equal ones do not tell the spread
+        return Difference(value, None, None, len(keys))  # quantized values: equal differences give no spread
     p = float(stats.ttest_1samp(differences, 0.0).pvalue)
-    return Difference(value, _half(differences), p, len(keys))
+    return Difference(value, _half_width(differences), p, len(keys))
 
 
 def corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """The same differences with p values corrected for their number (Benjamini and Hochberg)."""
+    """The differences with p values corrected for multiple testing (Benjamini-Hochberg)."""
     tested = [each.p for each in differences if each.p is not None]
     adjusted = iter(stats.false_discovery_control(tested)) if tested else iter(())
     return [
@@ -74,7 +77,10 @@ def corrected(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def better(each: Difference, margin: float) -> bool | None:
-    """Whether the first is better: False also where an advantage of `margin` is ruled out, None where seeds can't tell.
+    """Whether the first is better than the second.
+
+    True or False if the difference is significant. Otherwise False if the confidence interval rules out an advantage
+    of `margin`, and None if there are too few seeds to decide.
 
     >>> better(Difference(0.05, 0.02, 0.001, 5), 0.1), better(Difference(0.05, 0.07, 0.1, 5), 0.1)
     (True, None)
@@ -89,7 +95,10 @@ def better(each: Difference, margin: float) -> bool | None:
 
 
 def no_worse(each: Difference, margin: float) -> bool | None:
-    """Whether the first lies behind by less than `margin`, by its confidence interval; None where seeds can't tell.
+    """Whether the first is worse than the second by less than `margin` (non-inferiority test).
+
+    True if the whole confidence interval is above -margin, False if it is below. None if there are too few seeds to
+    decide.
 
     >>> no_worse(Difference(-0.1, 0.1, 0.5, 5), 0.3), no_worse(Difference(-0.1, 0.3, 0.5, 5), 0.3)
     (True, None)
@@ -104,7 +113,10 @@ def no_worse(each: Difference, margin: float) -> bool | None:
 
 
 def alike(differences: Sequence[Difference], margin: float) -> bool | None:
-    """Whether none differs: True where all confidence intervals lie within `margin`, None where seeds can't tell.
+    """Whether all differences are negligible (equivalence test).
+
+    False if one is significant. True if all confidence intervals are within ±margin. None if there are too few seeds
+    to decide.
 
     >>> alike([Difference(0.01, 0.05, 0.5, 5)], 0.1), alike([Difference(0.05, 0.07, 0.1, 5)], 0.1)
     (True, None)
@@ -117,20 +129,21 @@ def alike(differences: Sequence[Difference], margin: float) -> bool | None:
 
 
 def all_of(verdicts: Iterable[bool | None]) -> bool | None:
-    """False where any is False, else None where any is None."""
+    """False if any verdict is False, else None if any is None, else True."""
     found = list(verdicts)
     return False if False in found else None if None in found else True
 
 
 def band(curves: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean of several curves of equal length, and the lower and upper edge of its 95 % confidence interval."""
+    """Mean, lower bound and upper bound of the 95 % confidence interval of several curves of equal length."""
     values = np.asarray(curves, dtype=float)
     middle = values.mean(axis=0)
-    half = np.array([_half(column) or 0.0 for column in values.T])
+    half = np.array([_half_width(column) or 0.0 for column in values.T])
     return middle, middle - half, middle + half
 
 
-def _half(values: Sequence[float] | np.ndarray) -> float | None:
+def _half_width(values: Sequence[float] | np.ndarray) -> float | None:
+    """Half width of the 95 % confidence interval of the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
     return float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))

@@ -1,8 +1,8 @@
-"""From the rows of a table to their training runs: each row over several seeds, as one grid, in one store."""
+"""The training runs behind a table: every row over several seeds, as one grid in one store."""
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -22,7 +22,7 @@ NEEDS_SEEDS = "There are too few seeds to tell: give more with --seeds."
 
 @dataclass(frozen=True)
 class Row(Generic[S]):
-    """A row of a table: a run without seed and data, and the paper's numbers (accuracy in percent, loss x 100)."""
+    """A row of a table: a run spec without seed and data, and the paper's accuracy in percent and loss x 100."""
 
     spec: S
     accuracy: float | None = None
@@ -41,23 +41,23 @@ class Study:
     full: bool
 
     def of(self, row: Row) -> dict[int, Run]:
-        """seed -> run, for the runs of this row that are done."""
+        """seed -> run, for the finished runs of this row."""
         found = {seed: self.runs.get(spec.hash) for seed, spec in zip(self.seeds, self._specs(row), strict=True)}
         return {seed: run for seed, run in found.items() if run and run.status == "done"}
 
     def values(self, row: Row, key: str) -> dict[int, float]:
-        """seed -> a number of the run's result: best_accuracy, final_loss..."""
+        """seed -> the value `key` of the run's result, for example best_accuracy or final_loss."""
         return {seed: run.result[key] for seed, run in self.of(row).items()}
 
     def _specs(self, row: Row) -> list[RunSpec]:
         return [dataclasses.replace(row.spec, seed=seed, data=self.identity) for seed in self.seeds]
 
     def specs(self) -> list[RunSpec]:
-        """All runs of the grid, the first seed of every row before the second of any."""
+        """All runs of the grid: the first seed of every row, then the second seed of every row, and so on."""
         return [spec for specs in zip(*map(self._specs, self.rows), strict=True) for spec in specs]
 
     def part(self, rows: Sequence[Row]) -> "Study":
-        """These rows alone."""
+        """The study restricted to `rows`."""
         return dataclasses.replace(self, rows=list(rows))
 
     @property
@@ -75,7 +75,7 @@ class Study:
 
     @property
     def no_verdict(self) -> str:
-        """Why these runs cannot decide the paper's claims; "" if they can."""
+        """Why these runs cannot decide the paper's claims, or "" if they can."""
         if not self.full:
             return "The quick preset trains too little to tell: run it with --full."
         if self.identity != "mnist":
@@ -88,14 +88,14 @@ class Study:
 
     @property
     def marks(self) -> str:
-        """[quick preset; other data]: appended to the caption of every table and figure of such runs."""
+        """Caption suffix for runs of the quick preset or on other data than MNIST: " [quick preset; TITLE]", or ""."""
         found = [] if self.full else ["quick preset"]
         found += [] if self.identity == "mnist" else [self.title]
         return f" [{'; '.join(found)}]" if found else ""
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the runs: preset, data, failures, missing runs."""
+        """Notes for the report: preset, data, failed runs, missing runs."""
         runs = sum(len(self.of(row)) for row in self.rows)
         notes = [f"Data: {self.title}. {runs} runs, seeds {', '.join(map(str, self.seeds))}."]
         if not self.full:
@@ -113,18 +113,18 @@ class Study:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """The record that `is_current` reads in a later command."""
+        """What the stored result records about its runs. `is_current` reads it in a later command."""
         runs = {"complete": self.complete, "seeds": len(self.seeds), "data": self.identity, "grid": self.digest}
         return {"runs": {**runs, "crashed": len(self.crashed)}}
 
     @property
     def digest(self) -> str:
-        """Digest of all hashes of the grid; it changes with any row, seed or data."""
+        """Digest of all run hashes of the grid. It changes with any row, seed or data set."""
         return hashlib.sha256(" ".join(spec.hash for spec in self.specs()).encode()).hexdigest()[:16]
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise UserError for a mistake in what `run_study` will take, before anything runs."""
+    """Raise UserError for invalid options of `run_study` before anything runs."""
     make_engine(options.get("engine") or "local", "", Path())
     if options.get("shard"):
         shard([], options["shard"])
@@ -133,7 +133,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def run_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
-    """Train the runs of these rows that are not stored, over so many seeds (or --seeds); returns all of them."""
+    """Train the runs of `rows` that are not stored yet, and return all runs. --seeds overrides `seeds`."""
     options = context.options
     seeds = options.get("seeds") or seeds
     if context.stored:
@@ -159,7 +159,10 @@ def run_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
 
 
 def _stored_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
-    """The study of stored runs, on the given data or else on the data that most of them have; raises NothingStored."""
+    """The study made of stored runs only. Raises NothingStored if there are none.
+
+    Without --data it uses the data set that most of the stored runs were trained on.
+    """
     if not context.folder.output.runs.exists():
         raise NothingStored(f"no such store of runs: {context.folder.output.runs}")
     given = data.given(context.options.get("data"))
@@ -178,20 +181,23 @@ def _stored_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study
     return study
 
 
-def is_current(environment: Mapping[str, Any], context: Context, rows: Sequence[Row], *, seeds: int) -> bool:
-    """Whether a stored result has all runs of these rows, enough seeds, and the data of this command."""
+def is_current(
+    environment: Mapping[str, Any], context: Context, rows: Callable[[bool], Sequence[Row]], seeds: Mapping[bool, int]
+) -> bool:
+    """Whether a stored result has all runs of rows(full), at least seeds[full] or --seeds seeds, and the same data."""
     stored = environment.get("runs", {})
-    if not stored.get("complete") or stored["seeds"] < (context.options.get("seeds") or seeds):
+    if not stored.get("complete") or stored["seeds"] < (context.options.get("seeds") or seeds[context.full]):
         return False
     source = data.at_hand(context.options.get("data"))
     if source is None and stored["data"] == data.DIGITS:
-        return False  # MNIST may be available now
+        return False  # MNIST may be available by now
     identity = data.load(source).identity if source else stored["data"]
-    return stored.get("grid") == Study(list(rows), list(range(stored["seeds"])), {}, identity, "", context.full).digest
+    study = Study(list(rows(context.full)), list(range(stored["seeds"])), {}, identity, "", context.full)
+    return stored.get("grid") == study.digest
 
 
 class _GridProgress:
-    """Reports the progress of a grid, counted in runs."""
+    """Reports the progress of a grid in runs, fractions included."""
 
     def __init__(self, context: Context, specs: Sequence[RunSpec], store: RunStore) -> None:
         self._context, self._total = context, len(specs)

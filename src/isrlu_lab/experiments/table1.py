@@ -1,4 +1,4 @@
-"""Table 1: cycles per output element of 5x5, 3x3 and 3x1 filters, beside their multiplies and adds."""
+"""Table 1: cycles per output element of 5x5, 3x3 and 3x1 filters, and their numbers of multiplies and adds."""
 
 import importlib.util
 import time
@@ -12,13 +12,13 @@ from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Result, Table, claim
 from isrlu_lab.measure import cycle_timer, kernel_bench
 
-SIDE = 132  # of the image: 68 KiB in and out, so that the convolution and not the memory is timed
+SIDE = 132  # pixels; input and output take 68 KiB each and stay in the cache, so memory speed is not measured
 CHANNELS = 32
-IN_STEP = 1 / 3  # cycles per multiply may differ by this share from 5x5's before a row is no longer "in step"
+IN_STEP = 1 / 3  # a row is "in step" if its cycles per multiply differ by at most this fraction from those of 5x5
 
 
 def run(context: Context) -> Result:
-    """Time the direct convolution in every instruction set of this CPU, torch's conv2d, and the exponential."""
+    """Time the direct convolution in every instruction set, the exponential in the best one, and torch's conv2d."""
     paper = numbers.table("table1")["filters"]
     simds = [name for name in isrlu.simd_available() if name != "scalar"] or ["scalar"]
     best = simds[-1]
@@ -69,7 +69,7 @@ def run(context: Context) -> Result:
 
 
 def _direct(name: str, simd: str) -> cycle_timer.Run:
-    """This project's convolution, checked against a float64 one."""
+    """A timed run of this project's convolution, after a check against a float64 convolution."""
     height, width = int(name[0]), int(name[2])
     random = np.random.default_rng(1)
     shape = (SIDE - height + 1, SIDE - width + 1)
@@ -90,7 +90,7 @@ def _direct(name: str, simd: str) -> cycle_timer.Run:
 
 
 def _torch(name: str, channels: int) -> cycle_timer.Run:
-    """torch's conv2d of the same image, on one thread."""
+    """A timed run of torch's conv2d on an image of the same size, on one thread."""
     import torch
 
     image = torch.randn(1, channels, SIDE, SIDE)

@@ -1,4 +1,4 @@
-"""Table 2: InvSqrt, Exp and Tanh in cycles per element, per instruction set, and what the inverse square root saves."""
+"""Table 2: cycles per element of InvSqrt, Exp and Tanh for each instruction set, and the ratios to InvSqrt."""
 
 import time
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from isrlu_lab.measure import cycle_timer
 from isrlu_lab.measure.kernel_bench import Contender, job, placed
 from isrlu_lab.measure.timer import Sample, ratio
 
-SIZE = 2048  # 8 KiB in, 8 KiB out: the first-level cache, where Intel measures too
-MKL_SIZE = 16384  # outweighs the call from Python
+SIZE = 2048  # elements: 8 KiB in and 8 KiB out fit in the first-level cache, as in Intel's measurements
+MKL_SIZE = 16384  # elements: enough to make the cost of a call from Python negligible
 ROWS = ("InvSqrt", "Exp", "Tanh")
 RATIOS = ("Exp/InvSqrt", "Tanh/InvSqrt")
 CONTENDERS = {"InvSqrt": Contender("rsqrt"), "Exp": Contender("exp"), "Tanh": Contender("tanh")}
@@ -26,7 +26,7 @@ EXACT: dict[str, Callable[..., Any]] = {"InvSqrt": lambda x: 1 / np.sqrt(x), "Ex
 
 
 def run(context: Context) -> Result:
-    """Time the three functions in every instruction set of this CPU and in MKL, and each way to the inverse root."""
+    """Time the three functions in every instruction set of this CPU and in MKL, and each inverse square root method."""
     simds = list(isrlu.simd_available())
     best = simds[-1]
     runs = {f"{name} {simd}": job(simd, CONTENDERS[name], SIZE) for simd in simds for name in ROWS}
@@ -53,7 +53,7 @@ def run(context: Context) -> Result:
 
 
 def _mkl(name: str) -> tuple[cycle_timer.Run, float]:
-    """MKL's function as a contender, and its largest relative error."""
+    """A timed run of MKL's function, and its largest relative error."""
     x = np.random.default_rng(0).standard_normal(MKL_SIZE)
     src = placed(np.abs(x) + 0.1 if name == "InvSqrt" else x, np.dtype(np.float32), 0)
     dst = placed(np.zeros(MKL_SIZE), src.dtype, 2048)
@@ -72,7 +72,7 @@ def _mkl(name: str) -> tuple[cycle_timer.Run, float]:
 
 
 def _cycles(samples: dict[str, Sample], name: str, where: str) -> float:
-    """Cycles per element of a function, or the ratio of two."""
+    """Cycles per element of a function, or the ratio of two functions ("Exp/InvSqrt")."""
     if "/" in name:
         slow, _, fast = name.partition("/")
         return ratio(samples, f"{slow} {where}", f"{fast} {where}")

@@ -1,4 +1,4 @@
-"""Table 3: ReLU, ISRU (approx.), ISRLU (approx.), ISRLU and ELU in ns per element, half of the inputs negative."""
+"""Table 3: ns per element of ReLU, ISRU (approx.), ISRLU (approx.), ISRLU and ELU; half of the inputs are negative."""
 
 from functools import partial
 from typing import Any
@@ -19,11 +19,11 @@ ROWS = {
     "ISRLU": Contender("isrlu"),
     "ELU": Contender("elu"),
 }
-SLACK = 0.95  # an advantage of at least 95 % of the paper's counts as the paper's
+SLACK = 0.95  # a claim holds if the measured advantage is at least 95 % of the paper's
 
 
 def run(context: Context) -> Result:
-    """Time the five functions on AVX2 and on the best instruction set here, in the cache and in memory."""
+    """Time the five functions on AVX2 and on the best instruction set of this CPU, in the cache and in memory."""
     best = isrlu.simd_available()[-1]
     simds = ["avx2", best] if "avx2" in isrlu.simd_available() and best != "avx2" else [best]
     tables: list[Table] = []
@@ -45,7 +45,7 @@ def run(context: Context) -> Result:
 
 
 def _measure(simd: str, size: int, full: bool) -> dict[str, tuple[float, ...]]:
-    """Seconds of each round, by contender."""
+    """contender -> seconds of each round."""
     runs = {name: job(simd, contender, size) for name, contender in {**ROWS, "exp": Contender("exp")}.items()}
     samples = cycle_timer.measure(runs, rounds=cycle_timer.ROUNDS[full])
     return {name: sample.seconds for name, sample in samples.items()}

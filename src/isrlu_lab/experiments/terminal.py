@@ -1,4 +1,4 @@
-"""A result on the terminal: its tables with 'paper' and 'here' side by side, and its claims."""
+"""Print a result on the terminal: its tables, with the paper's numbers next to the measured ones, and its claims."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from isrlu_lab.experiments.experiment import Claim, Experiment, Result, Table
 
 COLOUR = {"holds": "green", "does not": "red", "undecided": "yellow", "not run": "yellow"}
-WIDTH = 132  # a table may be wider than the terminal: wrapped lines are easier to read than numbers cut in half
+WIDTH = 132  # characters. Tables may exceed the terminal: a wrapped line is easier to read than a truncated number
 STYLE = {"label": "", "paper": "cyan", "here": "bold", "spread": "dim", "verdict": ""}
 
 
@@ -33,7 +33,7 @@ def table(console: Console, shown: Table) -> None:
 
 
 def wide(console: Console) -> Console:
-    """The same for tables: at least `WIDTH` wide."""
+    """A console with the same settings that is at least `WIDTH` characters wide."""
     if console.width >= WIDTH:
         return console
     return Console(
@@ -46,7 +46,7 @@ def wide(console: Console) -> Console:
 
 
 def claim(console: Console, shown: Claim) -> None:
-    """Print one claim, its verdict first."""
+    """Print one claim, starting with its verdict."""
     here = f" Here: {shown.here}" if shown.here else ""
     reason = f" {shown.reason}" if shown.reason else ""
     grid = RichTable.grid(padding=(0, 2))
@@ -56,7 +56,7 @@ def claim(console: Console, shown: Claim) -> None:
 
 
 def result(console: Console, entry: Experiment, found: Result) -> None:
-    """Print all of a result but its figures, which are in the report."""
+    """Print a result without its figures, which only the report shows."""
     console.rule(entry.title, align="left")
     for shown in found.tables:
         table(console, shown)
@@ -67,7 +67,7 @@ def result(console: Console, entry: Experiment, found: Result) -> None:
 
 
 def listing(console: Console, entries: list[Experiment]) -> None:
-    """Print what `isrlu reproduce` can run, with expected times on 2 cores."""
+    """Print the experiments that `isrlu reproduce` can run, with expected run times on 2 cores."""
     grid = RichTable(box=None)
     for heading in ("name", "quick", "--full", ""):
         grid.add_column(heading)

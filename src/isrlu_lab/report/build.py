@@ -1,4 +1,4 @@
-"""Build report.html from the results store: one file that needs no network."""
+"""Build report.html from the stored results: one file that works offline."""
 
 import base64
 import re
@@ -17,13 +17,13 @@ from isrlu_lab.output_folder import write as write_file
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment in the report: its result, or why there is none."""
+    """One experiment in the report: its result, or why it has none."""
 
     entry: Experiment
     record: Record | None
     failure: str | None
     figures: dict[str, str]
-    """Data URI of the SVG file by the figure's name."""
+    """Name of the figure -> data URI of its SVG file."""
 
     @property
     def result(self) -> Result:
@@ -31,7 +31,7 @@ class Section:
 
     @property
     def claims(self) -> list[Claim]:
-        """The claims with their verdicts; those of an experiment that has no result yet are "not run"."""
+        """The claims with their verdicts. Without a result every verdict is "not run"."""
         if self.record:
             return self.record.result.claims
         reason = f"It failed: {self.failure}" if self.failure else f"Run `isrlu reproduce {self.entry.name}`."
@@ -39,12 +39,12 @@ class Section:
 
 
 def write(out: Path, warn: Callable[[str], None]) -> Path:
-    """Write the report of the results under `out` and return its path; damaged files are reported to `warn`."""
+    """Write the report of the results under `out` and return its path. `warn` receives a line for each damaged file."""
     return write_file(OutputFolder(out).report, render(collect(out, warn)).encode())
 
 
 def collect(out: Path, warn: Callable[[str], None]) -> list[Section]:
-    """Every experiment of the registry with its result, the full preset before the quick one."""
+    """Every experiment of the registry with its result: the full preset if there is one, else the quick preset."""
     if not out.is_dir():
         raise UserError(f"no results in {out}: run `isrlu reproduce` first, or give the folder with --out")
     store = Store(OutputFolder(out), warn)
@@ -92,19 +92,19 @@ def _section(store: Store, entry: Experiment) -> Section:
 
 
 def _data_uri(svg: bytes) -> str:
-    """An SVG file for the `src` of an image. There a browser runs no script of it and loads nothing that it names."""
+    """An SVG file for the `src` of an <img>. Browsers run no scripts in such an SVG and load no external resources."""
     return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def _code(text: str) -> str:
-    """Text with `code` marked up."""
+    """The text as HTML, with `code` in <code> elements."""
     import markupsafe
 
     return markupsafe.Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(markupsafe.escape(text))))
 
 
 def _bar_width(table: Table, column: Column, cell: Cell) -> float | None:
-    """Length of a cell's bar in percent of the table's longest; None if it has no bar."""
+    """Length of a cell's bar in percent of the longest bar of the table; None if the cell has no bar."""
     if not column.bar or not isinstance(cell, (int, float)):
         return None
     cells = [other for row in table.rows for other, of in zip(row, table.columns, strict=True) if of.bar]

@@ -1,1 +1,1 @@
-"""The paper's experiments on MNIST: tables 4 and 5, and what they lead to."""
+"""The experiments on MNIST: the paper's tables 4 and 5, and two that extend them."""

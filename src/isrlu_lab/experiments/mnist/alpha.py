@@ -1,12 +1,12 @@
-"""Beyond the paper (section 2 suggests it): does it help to learn alpha along with the weights?
+"""Beyond the paper (suggested in section 2): does it help to learn alpha together with the weights?
 
-Architecture 1, pkeep 0.4: one learned alpha per layer, from a start of 1 and of 3, against the same alpha held fixed,
-on the same seeds. The runs with a fixed alpha are table 4's.
+Architecture 1, pkeep 0.4: one learned alpha per layer, starting at 1 or 3, against a fixed alpha of the same value,
+on the same seeds. Table 4 shares the runs with a fixed alpha.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 from isrlu_lab.experiments import stats, study
 from isrlu_lab.experiments.context import Context
@@ -16,7 +16,7 @@ from isrlu_lab.experiments.study import Row, Study
 
 
 def run(context: Context) -> Result:
-    """Train with learnable alphas and pair them with fixed ones by seed."""
+    """Train with learned and with fixed alpha and compare them, paired by seed."""
     members = rows(context.full)
     fixed, learned = members[::2], members[1::2]
     found = study.run_study(context, members, seeds=table4.SEEDS[context.full])
@@ -35,18 +35,17 @@ def run(context: Context) -> Result:
     return Result(made, claims, figures, found.notes, seeds=found.seeds, environment=found.environment)
 
 
-def is_current(environment: Mapping[str, Any], context: Context) -> bool:
-    return study.is_current(environment, context, rows(context.full), seeds=table4.SEEDS[context.full])
-
-
 def rows(full: bool) -> list[Row]:
-    """Each alpha, fixed and then learned (quick: only alpha 1)."""
+    """For each alpha the row with fixed alpha, then the row with learned alpha. Quick: alpha 1 only."""
     fixed = [table4.fixed_alpha(full, alpha) for alpha in ((1.0, 3.0) if full else (1.0,))]
     return [Row(dataclasses.replace(spec, learnable=learnable)) for spec in fixed for learnable in (False, True)]
 
 
+is_current = partial(study.is_current, rows=rows, seeds=table4.SEEDS)
+
+
 def _ends(found: Study, learned: Sequence[Row]) -> list[Table]:
-    """The final alpha of each layer; no table if no such run is done."""
+    """A table of the final alpha of each layer; empty if no run with learned alpha is finished."""
     columns = [
         Column("start"),
         Column("hidden layer"),

@@ -1,12 +1,11 @@
 """Beyond the paper (announced in sections 3.1 and 3.2): does a fast approximation learn as well as full precision?
 
-Architecture 1, pkeep 0.4, ISRLU of alpha 1 with method approx (the hardware estimate alone) and kinney (the bit trick)
-against full, on the same seeds. The runs of method full are table 4's.
+Architecture 1, pkeep 0.4, ISRLU with alpha 1: methods approx (hardware estimate only) and kinney (bit trick) against
+full, on the same seeds. Table 4 shares the runs with method full.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 from isrlu_lab.experiments import study
 from isrlu_lab.experiments.context import Context
@@ -18,7 +17,7 @@ METHODS = ("full", "approx", "kinney")
 
 
 def run(context: Context) -> Result:
-    """Train the approximations and pair them with full precision by seed."""
+    """Train with each method and compare the approximations with full precision, paired by seed."""
     members = rows(context.full)
     found = study.run_study(context, members, seeds=table4.SEEDS[context.full])
     exact, *others = members
@@ -33,14 +32,13 @@ def run(context: Context) -> Result:
     return Result(made, claims, figures, found.notes, seeds=found.seeds, environment=found.environment)
 
 
-def is_current(environment: Mapping[str, Any], context: Context) -> bool:
-    return study.is_current(environment, context, rows(context.full), seeds=table4.SEEDS[context.full])
-
-
 def rows(full: bool) -> list[Row]:
-    """Each method, at alpha 1."""
+    """One row for each method, with alpha 1."""
     exact = table4.fixed_alpha(full, 1.0)
     return [Row(dataclasses.replace(exact, method=method)) for method in METHODS]
+
+
+is_current = partial(study.is_current, rows=rows, seeds=table4.SEEDS)
 
 
 def _claim(found: Study, pairs: list[tuple[Row, Row]]) -> Claim:

@@ -1,4 +1,4 @@
-"""Learning curves with confidence bands, mean activations, and learned alphas, as figures of the report."""
+"""Figures of the MNIST experiments: learning curves with confidence bands, mean activations, learned alphas."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ BANDS = "mean over seeds, with its 95 % confidence band"
 
 
 def learning_curves(context: Context, study: Study, name: str, what: str) -> list[Figure]:
-    """Training loss and test accuracy over epochs, one figure of each for every dropout."""
+    """Training loss and test accuracy over epochs: two figures for each dropout rate."""
     figures = []
     for pkeep in dict.fromkeys(row.spec.pkeep for row in study.rows):
         members = [row for row in study.rows if row.spec.pkeep == pkeep]
@@ -35,7 +35,7 @@ def learning_curves(context: Context, study: Study, name: str, what: str) -> lis
         _draw(axes, study, members, lambda h: (_epochs(h, "test_steps"), h["test_accuracy"]))
         if study.full and study.identity == "mnist":
             best = [run.result["best_accuracy"] for row in members for run in study.of(row).values()]
-            axes.set_ylim(bottom=min([98.0, *(each - 0.5 for each in best)]))  # no line is cut away
+            axes.set_ylim(bottom=min([98.0, *(each - 0.5 for each in best)]))  # no curve is cut off
         figure_style.legend(axes)
         caption = f"Test accuracy, {what}, pkeep {pkeep}: {BANDS}.{study.marks}"
         alt = "The test accuracy rises over the epochs; one line for each activation function."
@@ -44,7 +44,7 @@ def learning_curves(context: Context, study: Study, name: str, what: str) -> lis
 
 
 def mean_activations(context: Context, study: Study, name: str, what: str) -> list[Figure]:
-    """Each hidden unit's mean activation: over the epochs (mean over layers), and by layer after training."""
+    """Mean activation of the hidden units: over the epochs (mean over layers), and by layer after training."""
     pkeep = study.rows[0].spec.pkeep
     members = [row for row in study.rows if row.spec.pkeep == pkeep]
     made, axes = _panel(study, "Mean activation in training", "epoch", "mean over hidden layers")
@@ -71,7 +71,7 @@ def mean_activations(context: Context, study: Study, name: str, what: str) -> li
 
 
 def learned_alphas(context: Context, study: Study, name: str) -> list[Figure]:
-    """Where learnable alphas go, layer by layer; one figure for each start."""
+    """The learned alpha of each layer over the epochs; one figure for each initial value."""
     figures = []
     for row in study.rows:
         histories = [run.result["history"] for run in study.of(row).values()]
@@ -88,7 +88,7 @@ def learned_alphas(context: Context, study: Study, name: str) -> list[Figure]:
 
 
 def _panel(study: Study, title: str, x: str, y: str) -> tuple[MplFigure, Axes]:
-    """A panel whose title says what runs of the quick preset, or of other data, must say."""
+    """A panel whose title includes the study's marks (quick preset, other data)."""
     return figure_style.panel(f"{title}\n{study.marks.strip()}".strip(), x, y)
 
 
@@ -104,14 +104,14 @@ def _band(
     axes: Axes, x: Sequence[float], curves: Sequence[Sequence[float]], label: str | None, line: Mapping[str, Any]
 ) -> None:
     middle, low, high = stats.band(curves)
-    marker = {} if len(x) > 2 else {"marker": "o"}  # a line of one point is not seen
+    marker = {} if len(x) > 2 else {"marker": "o"}  # a line through one point is invisible
     axes.plot(x, middle, label=label, **{**marker, **line, "linewidth": 1.6})
     if len(curves) > 1 and label:
         axes.fill_between(x, low, high, color=line["color"], alpha=0.2, linewidth=0)
 
 
 def _colours(rows: Sequence[Row]) -> list[str]:
-    """A colour for each row: figure 1's where the rows are its functions, else the palette's in order."""
+    """A colour for each row: as in figure 1 if it shows all of these functions, else in the palette's order."""
     known = {"ISRLU α=1.0": "blue", "ISRLU α=3.0": "vermillion", "ELU": "green", "ReLU": "ink"}
     names = [row.spec.name for row in rows]
     if set(names) <= set(known):

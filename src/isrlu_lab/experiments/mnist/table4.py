@@ -1,13 +1,14 @@
-"""Table 4: architecture 1 on MNIST, eight rows of activation and dropout, in both readings of the dense layer's width.
+"""Table 4: architecture 1 on MNIST, eight rows of activation and dropout, with two possible widths of the dense layer.
 
-Full: 17 epochs, 5 seeds, an evaluation on the test set every 100 steps, as in the tutorial (the highest accuracy
-depends on that interval). Quick: 1 epoch, 1 seed, the paper's width alone. The paper's claims are judged in the
-reading whose accuracies are nearer to the paper's.
+Full: 17 epochs, 5 seeds, an evaluation on the test set every 100 steps as in the tutorial (the highest accuracy
+depends on this interval). Quick: 1 epoch, 1 seed, only the width that the paper states. The claims are judged with the
+width whose accuracies are closer to the paper's.
 """
 
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from isrlu_lab.experiments import numbers, stats, study
@@ -17,13 +18,13 @@ from isrlu_lab.experiments.mnist import plots, tables
 from isrlu_lab.experiments.study import Row, Study
 from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 
-WIDTHS = {True: (1176, 200), False: (1176,)}  # the paper's word; the tutorial's, which the rest of the protocol is
+WIDTHS = {True: (1176, 200), False: (1176,)}  # full, quick. 1176: stated in the paper; 200: from the tutorial
 SEEDS = {True: 5, False: 1}  # full, quick
-MUCH = 0.9  # "much more rapidly": the most that a training loss may be of another's
+MUCH = 0.9  # "much more rapidly": the training loss is at most 0.9 times the other one
 
 
 def run(context: Context) -> Result:
-    """Train all rows over all seeds and compare."""
+    """Train all rows over all seeds and compare them with the paper."""
     by_width = _by_width(context.full)
     found = study.run_study(context, _all(by_width), seeds=SEEDS[context.full])
     made, figures = [], []
@@ -39,12 +40,8 @@ def run(context: Context) -> Result:
     return Result(made, claims, figures, [*found.notes, *notes], seeds=found.seeds, environment=found.environment)
 
 
-def is_current(environment: Mapping[str, Any], context: Context) -> bool:
-    return study.is_current(environment, context, _all(_by_width(context.full)), seeds=SEEDS[context.full])
-
-
 def rows(full: bool, width: int) -> list[Row]:
-    """The table's rows, in the paper's order."""
+    """The rows of table 4 in the paper's order, with one width of the dense layer."""
     paper = numbers.table("table4")
     length = {"epochs": paper["epochs"], "evaluations": 6} if full else {"epochs": 1, "evaluations": 3}
     return [
@@ -65,7 +62,7 @@ def rows(full: bool, width: int) -> list[Row]:
 
 
 def fixed_alpha(full: bool, alpha: float) -> MnistSpec:
-    """ISRLU at pkeep 0.4, which other experiments compare with; in the tutorial's width if the preset has both."""
+    """ISRLU at pkeep 0.4, the baseline of other experiments. Full: the tutorial's width; quick: the paper's."""
     specs = (row.spec for row in rows(full, WIDTHS[full][-1]))
     return next(each for each in specs if (each.activation, each.alpha, each.pkeep) == ("isrlu", alpha, 0.4))
 
@@ -78,8 +75,11 @@ def _all(by_width: Mapping[int, Sequence[Row]]) -> list[Row]:
     return [row for members in by_width.values() for row in members]
 
 
+is_current = partial(study.is_current, rows=lambda full: _all(_by_width(full)), seeds=SEEDS)
+
+
 def _reading(found: Study, by_width: Mapping[int, Sequence[Row]]) -> tuple[int, list[str]]:
-    """The width that the authors are likely to have used, and a note that says why."""
+    """The width whose accuracies are closest to the paper's, and a note with the distances."""
     if not (found.full and found.identity == "mnist" and all(found.of(row) for row in found.rows)):
         return next(iter(by_width)), []
     accuracy = {width: _distance(found, members, "best_accuracy") for width, members in by_width.items()}
@@ -93,7 +93,7 @@ def _reading(found: Study, by_width: Mapping[int, Sequence[Row]]) -> tuple[int, 
 
 
 def _distance(found: Study, members: Sequence[Row], key: str) -> float:
-    """Of the rows' means over seeds from the paper's numbers, mean over the rows."""
+    """Mean absolute difference over the rows between the mean over seeds and the paper's number."""
     paper = {row: row.accuracy if key == "best_accuracy" else row.loss for row in members}
     return statistics.mean(abs(_average(found.values(row, key)) - (paper[row] or 0.0)) for row in members)
 
@@ -137,7 +137,7 @@ def _best(found: Study) -> Claim:
     others = [row for row in found.rows if row is not named]
     other = max(others, key=means.__getitem__)
     differences = tables.compare(found, [(named, row) for row in others], "best_accuracy")
-    difference = differences[others.index(other)]  # the best of seven: its p is corrected for that
+    difference = differences[others.index(other)]  # p is corrected: it is the best of seven rows
     here = f"Its mean is {means[named]:.3f} %; the best of the others, {other.spec.label}, has {means[other]:.3f} %."
     if not difference.significant:
         return claim("table4.best", None, here, "The difference is not significant.")
@@ -146,7 +146,7 @@ def _best(found: Study) -> Claim:
 
 def _relu(found: Study) -> Claim:
     def by_seed(name: str) -> dict[int, float]:
-        """Mean over alpha and dropout of the seeds that have them all."""
+        """seed -> mean accuracy over alpha and dropout, for the seeds that have all these runs."""
         each = [found.values(row, "best_accuracy") for row in found.rows if row.spec.activation == name]
         return {seed: statistics.mean(values[seed] for values in each) for seed in set.intersection(*map(set, each))}
 
@@ -157,7 +157,7 @@ def _relu(found: Study) -> Claim:
 
 
 def _activation(found: Study) -> Claim:
-    """Distance from zero of the units' mean activation after training, mean over layers."""
+    """Compares |mean activation| of the hidden layers after training, mean over layers and runs."""
     distance = {
         name: statistics.mean(
             statistics.mean(map(abs, run.result["history"]["unit_mean"][-1]))

@@ -1,7 +1,6 @@
 """Table 5: architecture 2 on MNIST. Full: 20 epochs, 3 seeds. Quick: 200 steps, 1 seed."""
 
-from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 from isrlu_lab.experiments import numbers, study
 from isrlu_lab.experiments.context import Context
@@ -14,7 +13,7 @@ SEEDS = {True: 3, False: 1}  # full, quick
 
 
 def run(context: Context) -> Result:
-    """Train all rows over all seeds and compare."""
+    """Train all rows over all seeds and compare them with the paper."""
     members = rows(context.full)
     found = study.run_study(context, members, seeds=SEEDS[context.full])
     made = [
@@ -29,12 +28,8 @@ def run(context: Context) -> Result:
     return Result(made, _claims(found), figures, found.notes, seeds=found.seeds, environment=found.environment)
 
 
-def is_current(environment: Mapping[str, Any], context: Context) -> bool:
-    return study.is_current(environment, context, rows(context.full), seeds=SEEDS[context.full])
-
-
 def rows(full: bool) -> list[Row]:
-    """The table's rows, in the paper's order."""
+    """The rows of table 5 in the paper's order."""
     paper = numbers.table("table5")
     length = {"epochs": paper["epochs"]} if full else {"epochs": 1, "steps": 200}
     return [
@@ -52,6 +47,9 @@ def rows(full: bool) -> list[Row]:
         )
         for row in paper["rows"]
     ]
+
+
+is_current = partial(study.is_current, rows=rows, seeds=SEEDS)
 
 
 def _claims(found: Study) -> list[Claim]:

@@ -1,4 +1,4 @@
-"""The tables that every MNIST experiment shows: accuracy and loss, epochs to 99 %, and which differences are real."""
+"""The tables of every MNIST experiment: accuracy and loss, epochs to 99 %, and significance of the differences."""
 
 import itertools
 import statistics
@@ -10,12 +10,12 @@ from isrlu_lab.experiments.study import NEEDS_SEEDS, Row, Study
 from isrlu_lab.training.mnist.mnist_spec import MnistSpec
 from isrlu_lab.training.run_store import Run
 
-NEAR = 0.25  # percentage points of accuracy that a mean may be from the paper's number
-MARGIN = 0.1  # points of accuracy that count as a difference, where none has been found
+NEAR = 0.25  # percentage points of accuracy between the mean and the paper's number that still count as equal
+MARGIN = 0.1  # percentage points of accuracy: smaller differences are negligible
 
 
 def accuracy(study: Study, caption: str) -> Table:
-    """The paper's accuracy and loss beside mean, 95 % confidence interval and best seed."""
+    """The paper's accuracy and loss next to the measured mean, 95 % confidence interval and best seed."""
     with_paper = any(row.accuracy is not None for row in study.rows)
     columns = [
         Column("activation"),
@@ -39,7 +39,7 @@ def _accuracy_row(study: Study, row: Row, with_paper: bool) -> list[Cell]:
     loss, loss_half = _mean(losses)
     near = "not run"
     if best is not None and row.accuracy is not None and not study.no_verdict:
-        near = "holds" if round(abs(best - row.accuracy), 6) <= NEAR else "does not"  # 99.55 - 99.3 is 0.25
+        near = "holds" if round(abs(best - row.accuracy), 6) <= NEAR else "does not"  # 99.55 - 99.3 counts as 0.25
     return [
         row.spec.name,
         _pkeep(row),
@@ -56,7 +56,7 @@ def _accuracy_row(study: Study, row: Row, with_paper: bool) -> list[Cell]:
 
 
 def _mean(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """Mean and half of its confidence interval, each None if there are too few values."""
+    """Mean and half width of its confidence interval, each None if there are too few values."""
     if not values:
         return None, None
     found = stats.mean(values)
@@ -64,25 +64,25 @@ def _mean(values: Sequence[float]) -> tuple[float | None, float | None]:
 
 
 def same_dropout(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Every pair of rows that differ in the activation alone."""
+    """Every pair of rows that differ only in the activation."""
     kept = [(row.spec.pkeep, row.spec.width) for row in rows]
     return [(a, b) for (a, x), (b, y) in itertools.combinations(zip(rows, kept, strict=True), 2) if x == y]
 
 
 def compare(study: Study, pairs: Sequence[tuple[Row, Row]], key: str) -> list[stats.Difference]:
-    """first - second of each pair, paired by seed, with p corrected for the number of pairs."""
+    """first - second for each pair of rows, paired by seed, with p values corrected for the number of pairs."""
     return stats.corrected([stats.paired(study.values(a, key), study.values(b, key)) for a, b in pairs])
 
 
 def significance(study: Study, pairs: Sequence[tuple[Row, Row]], caption: str) -> list[Table]:
-    """Which differences in accuracy are significant; no table with fewer than two seeds."""
+    """The table of differences in accuracy and their significance; empty with fewer than two seeds."""
     names = [(f"{a.spec.name} − {b.spec.name}", _pkeep(a)) for a, b in pairs]
     found = [(*name, each) for name, each in zip(names, compare(study, pairs, "best_accuracy"), strict=True)]
     return difference_table.table(caption + study.marks, ("pair", "pkeep"), "difference in accuracy, points", found)
 
 
 def epochs_to(study: Study, what: str, percent: float = 99.0) -> Table:
-    """The epochs until the test accuracy first reaches `percent`, and the training loss on the way."""
+    """Epochs until the test accuracy first reaches `percent`, and the training loss of the first and last epoch."""
     columns = [
         Column("activation"),
         Column("pkeep"),
@@ -104,7 +104,7 @@ def epochs_to(study: Study, what: str, percent: float = 99.0) -> Table:
 
 
 def no_difference(study: Study, pairs: Sequence[tuple[Row, Row]], key: str) -> Claim:
-    """The claim `key`, that no pair differs in accuracy."""
+    """The verdict on the claim `key`: no pair differs in accuracy."""
     found = compare(study, pairs, "best_accuracy")
     texts = [f"{a.spec.name} − {b.spec.name} {each}" for (a, b), each in zip(pairs, found, strict=True)]
     here = f"Differences in accuracy, points: {'; '.join(texts)}."
@@ -113,7 +113,7 @@ def no_difference(study: Study, pairs: Sequence[tuple[Row, Row]], key: str) -> C
 
 
 def loss_in_range(study: Study, key: str) -> Claim:
-    """The claim `key`, that the final loss of every row lies in the paper's range."""
+    """The verdict on the claim `key`: the final loss of every row lies in the paper's range."""
     low, high = numbers.table("loss")["range"]
     means = {row.spec.label: statistics.mean(study.values(row, "final_loss").values()) for row in study.rows}
     outside = [f"{label} {value:.2f}" for label, value in means.items() if not low <= value <= high]
@@ -122,7 +122,7 @@ def loss_in_range(study: Study, key: str) -> Claim:
 
 
 def first_epoch(run: Run, percent: float) -> float | None:
-    """Epochs (in fractions, as fine as the run was evaluated) until the accuracy first reached `percent`."""
+    """Epochs until an evaluation first reached `percent` test accuracy, as a fraction; None if none did."""
     history = run.result["history"]
     steps = (
         step for step, value in zip(history["test_steps"], history["test_accuracy"], strict=True) if value >= percent
@@ -132,12 +132,12 @@ def first_epoch(run: Run, percent: float) -> float | None:
 
 
 def early_loss(run: Run) -> float:
-    """The training loss, mean over the first epoch."""
+    """Mean training loss over the first epoch."""
     return _loss_between(run, 0, 1)
 
 
 def late_loss(run: Run) -> float:
-    """The training loss, mean over the last epoch."""
+    """Mean training loss over the last epoch."""
     assert isinstance(run.spec, MnistSpec)
     return _loss_between(run, run.spec.epochs - 1, run.spec.epochs)
 

@@ -15,7 +15,7 @@
 //   GRU, without       11.02     4.67    8.09     3.16
 //
 // Cost: if another process takes the second thread's core in the middle of a chunk, the call waits for a time slice of
-// the scheduler, some 8 ms. The product before the sequence waits in the same way.
+// the scheduler, several milliseconds. The product before the sequence waits in the same way.
 #pragma once
 
 #include <algorithm>

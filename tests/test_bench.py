@@ -111,6 +111,7 @@ def test_sweep_finds_the_worst_input():
     assert 0 <= correct < 1 << 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("simd", isrlu.simd_available())
 def test_full_keeps_the_published_bound_on_a_sample_of_every_float32(simd):
     found = exhaustive_accuracy.float32([simd], ["full"], quick=True)

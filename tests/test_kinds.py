@@ -30,6 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutputFolder:
     return folder
 
 
+@pytest.mark.slow
 def test_grid_checkpoint_store_and_commands(folder: OutputFolder, capsys: pytest.CaptureFixture[str]) -> None:
     half = specs()[1]
     network = torch.nn.Linear(1, 1)

@@ -363,6 +363,7 @@ def test_published_results_load(tmp_path: Path, folder: Path):
     assert json.loads(json.dumps({"format": 1, **vars(record), "result": record.result.to_json()})) == data
 
 
+@pytest.mark.slow
 def test_cut_result_never_passes_for_whole(tmp_path: Path):
     store = Store(OutputFolder(tmp_path))
     table = Table("t", [Column("a"), Column("b", "here", "{:.2f}")], [["x", 1.5]])

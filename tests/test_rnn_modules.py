@@ -225,6 +225,7 @@ def test_checkpointing(layer) -> None:
     assert_same(torch.autograd.grad(y.sum(), list(module.parameters())), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's own, in tracing
 @pytest.mark.filterwarnings("ignore:The tensor attributes self._flat_weights")  # as torch.nn's modules have it
 @pytest.mark.parametrize("strict", [False, True])

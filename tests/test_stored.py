@@ -72,6 +72,7 @@ def test_missing_runs_are_named_and_leave_no_verdict(tmp_path: Path) -> None:
     assert "2 of the 6 runs are missing" in result.claims[0].reason and "without --stored" in result.claims[0].reason
 
 
+@pytest.mark.slow
 def test_the_data_is_that_of_the_runs_unless_it_is_given(tmp_path: Path) -> None:
     store_table5(tmp_path, data="digits")
     assert run(tmp_path, "table5")[0] == 0
@@ -136,6 +137,7 @@ def test_options_that_do_not_go_together(tmp_path: Path, option: list[str]) -> N
         app(["reproduce", "table5", "--stored", "--out", str(tmp_path), *option], standalone_mode=False)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store_table5(tmp_path)
     app(["reproduce", "table5", "--full", "--seeds", "2", "--stored", "--out", str(tmp_path)], standalone_mode=False)

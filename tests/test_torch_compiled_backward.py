@@ -42,6 +42,7 @@ def by_compiled_autograd(loss: Tensor, inputs: list[Tensor]) -> None:
         loss.backward()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backward", [by_backward, by_grad, by_compiled_autograd])
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_are_those_of_a_plain_backward(case, backward) -> None:

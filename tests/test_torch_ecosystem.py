@@ -91,6 +91,7 @@ def test_compile_takes_alpha_as_an_argument() -> None:
         torch.testing.assert_close(compiled(images(), alpha), it.isrlu(images(), alpha))
 
 
+@pytest.mark.slow
 def test_the_tail_of_a_compiled_sigmoid() -> None:
     """Subnormal values are kept down to where x^2 overflows: docs/torch.md."""
     x = torch.tensor([-1e18, -3.6e19, -3.8e19, -1e21]).repeat(8)

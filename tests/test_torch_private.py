@@ -59,6 +59,7 @@ def test_names_are_there() -> None:
     assert _private.find("_C.no_such_name.at_all") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DELETABLE)
 def test_a_missing_name_leaves_the_formula(name) -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, name], capture_output=True, text=True)
@@ -73,6 +74,7 @@ def test_a_missing_attribute_of_tensors_leaves_the_formula(name, monkeypatch) ->
     assert not _private.connect(lambda *_: None)
 
 
+@pytest.mark.slow
 def test_nothing_missing_means_kernels() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, "_C._tracer_warn_use_python"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

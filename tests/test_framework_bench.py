@@ -39,6 +39,7 @@ def test_figures_as_json(framework: str, tmp_path: Path) -> None:
         assert steps == ["relu", "elu", "isrlu"]
 
 
+@pytest.mark.slow
 def test_table() -> None:
     pytest.importorskip("jax")
     done = _isrlu("bench", "jax", "--size", "1000", "--rounds", "2", COLUMNS="120")

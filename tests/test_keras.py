@@ -79,6 +79,7 @@ def test_skipped() -> None: pytest.skip("no package")
 """
 
 
+@pytest.mark.slow
 def test_each_outcome_is_reported(tmp_path: Path) -> None:
     checks = tmp_path / "checks.py"
     checks.write_text(REPORTED)

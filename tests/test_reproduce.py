@@ -101,6 +101,7 @@ def test_runs_all_and_writes_the_report(cli: Cli):
     assert (cli.out / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_an_output_that_lacks_a_character_costs_that_character_alone(cli: Cli, encoding: str):
     """The toy's note has an infinity sign."""
@@ -179,6 +180,7 @@ def test_finished_parts_go_with_the_result(cli: Cli):
     assert cli.result.exists() and not cli.parts()
 
 
+@pytest.mark.slow
 def test_the_old_result_stays_until_there_is_a_new_one(cli: Cli):
     cli.run("reproduce", "toy")
     before = cli.result.read_bytes()
@@ -227,6 +229,7 @@ def test_killed_at_random_moments_it_goes_on(cli: Cli):
     assert not list(cli.out.rglob("*.part"))
 
 
+@pytest.mark.slow
 def test_interrupt_keeps_what_is_finished(cli: Cli):
     unblock = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background ignores it
     process = cli.start("reproduce", TOY_SECONDS="1", preexec_fn=unblock)
@@ -243,6 +246,7 @@ def test_interrupt_keeps_what_is_finished(cli: Cli):
     assert "0" not in cli.computed()[:4] and cli.result.exists()
 
 
+@pytest.mark.slow
 def test_one_that_fails_is_told_and_the_other_runs(cli: Cli):
     cli.run("reproduce", "other")
     process = cli.run("reproduce", TOY_FAILS="1")
@@ -401,6 +405,7 @@ def test_parts_of_version_01_are_measured_again(cli: Cli):
     assert cli.run("reproduce", "toy").returncode == 0 and cli.computed() == [str(part) for part in range(6)]
 
 
+@pytest.mark.slow
 def test_a_damaged_store_of_runs_leaves_figures_alone(cli: Cli):
     """They keep nothing in it."""
     runs = OutputFolder(cli.out).runs
@@ -482,6 +487,7 @@ def test_a_file_system_without_locks_is_used_without(tmp_path: Path, monkeypatch
         pass
 
 
+@pytest.mark.slow
 def test_two_at_once_are_refused(cli: Cli):
     first = cli.start("reproduce", "toy", TOY_SECONDS="0.3")
     deadline = time.monotonic() + 60

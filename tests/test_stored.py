@@ -51,6 +51,7 @@ def load(out: Path, name: str) -> Result:
     return record.result
 
 
+@pytest.mark.slow
 def test_all_runs_are_stored(tmp_path: Path) -> None:
     store_table5(tmp_path)
     code, output, errors = run(tmp_path, "table5")
@@ -61,6 +62,7 @@ def test_all_runs_are_stored(tmp_path: Path) -> None:
     assert result.figures and "Table 5: architecture 2" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_missing_runs_are_named_and_leave_no_verdict(tmp_path: Path) -> None:
     store_table5(tmp_path, but=2)
     assert run(tmp_path, "table5")[0] == 0
@@ -114,6 +116,7 @@ def test_nothing_at_all_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measured", [True, False])
 def test_recurrent_speeds_are_those_of_the_stored_result(tmp_path: Path, measured: bool) -> None:
     spec = dataclasses.replace(rnn.rows(True)[0].spec, seed=0)

@@ -108,6 +108,7 @@ def test_export(strict: bool) -> None:
     torch.testing.assert_close(exported(images()), module(images()))
 
 
+@pytest.mark.slow
 def test_onnx(tmp_path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

@@ -79,3 +79,9 @@ def test_nothing_missing_means_kernels() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM, "_C._tracer_warn_use_python"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["kernels"]
+
+
+def test_without_the_library_there_is_one_thread(monkeypatch) -> None:
+    assert _private._thread_pool() != 0
+    monkeypatch.setattr(_private, "LIBRARIES", {sys.platform: "libtorch_of_another_layout.so"})
+    assert _private._thread_pool() == 0

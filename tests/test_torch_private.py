@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+from isrlu import _core
 from isrlu.torch import _private
+from isrlu.torch._autograd import KERNELS, Activation, save
 
 # One name is missing while isrlu.torch is imported. Values, gradients, in place, modules, swap and layers
 # must be right all the same.
@@ -53,6 +55,8 @@ def test_names_are_there() -> None:
     assert all(hasattr(Tensor, name) for name in _private.OF_TENSORS)
     assert all(hasattr(forward_ad, name) for name in _private.OF_FORWARD_AD)
     assert all(hasattr(nn.Module(), name) for name in _private.HOOKS)
+    assert all(hasattr(torch.autograd.Function, name) for name in _private.OF_CONTEXTS)
+    assert hasattr(torch.autograd.Function._backward_cls, "apply")
     assert _private.find("_C._functorch.get_dynamic_layer_stack_depth") is not None
     assert _private.quick_apply(torch.autograd.Function) is not torch.autograd.Function.apply
     assert not _private.is_transformed()
@@ -85,3 +89,48 @@ def test_without_the_library_there_is_one_thread(monkeypatch) -> None:
     assert _private._thread_pool() != 0
     monkeypatch.setattr(_private, "LIBRARIES", {sys.platform: "libtorch_of_another_layout.so"})
     assert _private._thread_pool() == 0
+
+
+def test_a_missing_attribute_of_contexts_leaves_pytorch_s_calls(monkeypatch) -> None:
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * grad + 0 * ctx.saved_tensors[0]
+
+    own = Double.forward
+    monkeypatch.setattr(_private, "OF_CONTEXTS", ("to_save_of_a_later_pytorch",))
+    assert not _private.shorten(Double, lambda ctx, x: 3 * x)
+    assert Double.forward is own
+    x = torch.ones(2, requires_grad=True)
+    Double.apply(x).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    monkeypatch.undo()
+    assert _private.shorten(Double, lambda ctx, x: 3 * x)
+    y = Double.apply(x)
+    assert y.tolist() == [3, 3] and y.grad_fn.apply.__func__ is Double.backward
+
+
+def test_both_forwards_save_the_same() -> None:
+    """The C++ forward that the autograd function takes, and the one in Python, which it takes if a name is missing."""
+    assert Activation.forward is _core.save_activation
+    kernel = KERNELS["isrlu"]["full"]
+    for alpha in (2.0, torch.tensor([2.0], requires_grad=True)):
+        for inplace in (False, True):
+            found = []
+            for forward in (_core.save_activation, save):
+
+                class Function(torch.autograd.Function):
+                    pass
+
+                Function.forward, Function.backward = staticmethod(forward), staticmethod(Activation.backward)
+                leaf = torch.linspace(-2, 2, 9, requires_grad=True)
+                x = leaf * 1
+                y = Function.apply(x, alpha, (x if inplace else x.detach() / 2,), kernel, inplace)
+                wanted = [leaf, alpha] if isinstance(alpha, Tensor) else [leaf]
+                found.append([y.detach(), *torch.autograd.grad(y.sum(), wanted)])
+            torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)

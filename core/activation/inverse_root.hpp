@@ -60,8 +60,8 @@ template <class V> V estimate(V d)
     else return xsimd::rsqrt(d);
 }
 
-// One Newton step: r (3 - d r^2) / 2. Doubles the number of accurate bits.
-template <class V> V newton(V d, V r) { return r * fnma(d * constant<V>(0.5) * r, r, constant<V>(1.5)); }
+// One Newton step: r (3 - d r^2) / 2. Doubles the number of accurate bits. r is halved, not d: d may be subnormal.
+template <class V> V newton(V d, V r) { return r * fnma(d * r, r * constant<V>(0.5), constant<V>(1.5)); }
 
 // With e = 1 - d r^2: 1/sqrt(d) = r (1 - e)^(-1/2) = r + r e (1/2 + 3/8 e + ...). Returns the factor of r e.
 // The 3/8 e term is needed for float32 estimates of 11 bits, where 3/8 e^2 is up to 3.4 * 2^-24, and not for 14 bits.

@@ -28,6 +28,8 @@ int activation_kernel(std::string_view function, std::string_view method)
 using Owned = nb::object;
 Owned owned(PyObject* object) { return nb::steal(object); }
 
+bool is_number(PyObject* alpha) { return PyFloat_Check(alpha) || PyLong_CheckExact(alpha); }
+
 // What to compute: the arguments that both directions share.
 struct Call {
     int function, method;
@@ -42,7 +44,7 @@ struct Call {
         if (number < 0 || number >= function_count * method_count) return false;
         function = static_cast<int>(number / method_count);
         method = static_cast<int>(number % method_count);
-        alpha_is_tensor = !PyFloat_Check(given_alpha) && !PyLong_CheckExact(given_alpha);
+        alpha_is_tensor = !is_number(given_alpha);
         if (alpha_is_tensor) return describe(given_alpha, alphas) && fits(view);
         alpha = PyFloat_AsDouble(given_alpha);
         if (alpha == -1.0) PyErr_Clear();  // an integer beyond all floats, or -1
@@ -172,6 +174,56 @@ PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t count
     return done ? PyTuple_Pack(2, result.ptr(), alpha_result.ptr()) : nullptr;
 }
 
+// Names of the autograd context's attributes: ctx.save_for_backward(*tensors) sets to_save, ctx.mark_dirty(*tensors) sets
+// dirty_tensors. `call` is ours: (kernel, alpha if it is a number, inplace).
+struct ContextNames {
+    PyObject *to_save, *dirty_tensors, *call, *saved_tensors, *needs_input_grad;
+};
+const ContextNames& names()
+{
+    const auto intern = PyUnicode_InternFromString;
+    static const ContextNames all{intern("to_save"), intern("dirty_tensors"), intern("call"), intern("saved_tensors"),
+                                  intern("needs_input_grad")};
+    return all;
+}
+
+bool set(PyObject* context, PyObject* name, const Owned& value)
+{
+    return value && PyObject_SetAttr(context, name, value.ptr()) == 0;
+}
+
+// save_activation(ctx, x, alpha, (y,), kernel, inplace): Activation.forward of _autograd.py, in C++.
+PyObject* save_activation(PyObject*, PyObject* const* args, Py_ssize_t count)
+{
+    if (count != 6) return PyErr_Format(PyExc_TypeError, "save_activation takes 6 arguments, got %zd", count);
+    PyObject *context = args[0], *x = args[1], *alpha = args[2], *inplace = args[5];
+    const bool is_tensor = !is_number(alpha);
+    const bool done =
+        set(context, names().to_save, owned(is_tensor ? PyTuple_Pack(2, x, alpha) : PyTuple_Pack(1, x))) &&
+        set(context, names().call, owned(PyTuple_Pack(3, args[4], is_tensor ? Py_None : alpha, inplace))) &&
+        (inplace != Py_True || set(context, names().dirty_tensors, owned(PyTuple_Pack(1, x))));
+    return done ? Py_XNewRef(PyTuple_GetItem(args[3], 0)) : nullptr;
+}
+
+// activation_gradients(ctx, grad): the gradients of the five arguments of Activation.apply, or None as
+// activation_backward.
+PyObject* activation_gradients(PyObject*, PyObject* const* args, Py_ssize_t count)
+{
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "activation_gradients takes 2 arguments, got %zd", count);
+    const Owned saved = owned(PyObject_GetAttr(args[0], names().saved_tensors));
+    const Owned call = saved ? owned(PyObject_GetAttr(args[0], names().call)) : Owned();
+    const Owned needed = call ? owned(PyObject_GetAttr(args[0], names().needs_input_grad)) : Owned();
+    if (!needed) return nullptr;
+    const auto item = [](const Owned& tuple, Py_ssize_t i) { return PyTuple_GetItem(tuple.ptr(), i); };
+    PyObject* alpha = PyTuple_Size(saved.ptr()) == 2 ? item(saved, 1) : item(call, 1);
+    PyObject* all[] = {item(saved, 0), args[1], item(call, 0), alpha, item(call, 2), item(needed, 1)};
+    for (PyObject* each : all)
+        if (!each) return nullptr;
+    const Owned grads = owned(activation_backward(nullptr, all, 6));
+    if (!grads || grads.is_none()) return Owned(grads).release().ptr();
+    return PyTuple_Pack(5, item(grads, 0), item(grads, 1), Py_None, Py_None, Py_None);
+}
+
 }  // namespace
 
 void add_activation_functions(nb::module_& m)
@@ -184,6 +236,10 @@ void add_activation_functions(nb::module_& m)
     add_fast_function(m, "activation_backward", activation_backward,
                       "activation_backward(saved, grad, kernel, alpha, from_output, wants_alpha_grad): the gradients "
                       "of x and alpha, or None.");
+    add_fast_function(m, "save_activation", save_activation,
+                      "save_activation(ctx, x, alpha, (y,), kernel, inplace): save what the gradient needs, return y.");
+    add_fast_function(m, "activation_gradients", activation_gradients,
+                      "activation_gradients(ctx, grad): the gradients of save_activation's arguments, or None.");
 }
 
 }  // namespace isrlu

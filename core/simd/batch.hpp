@@ -65,6 +65,13 @@ template <class T> if_number<T> select(bool mask, T a, T b) { return mask ? a : 
 template <class T> if_number<T> abs(T a) { return std::fabs(a); }
 template <class T> if_number<T> sqrt(T a) { return std::sqrt(a); }
 
+// Whether a comparison is true in all lanes. On SSE2 and AVX2, mask() is one instruction and xsimd::all is two.
+inline bool all_lanes(bool mask) { return mask; }
+template <class T, class Isa> bool all_lanes(const xsimd::batch_bool<T, Isa>& mask)
+{
+    return mask.mask() == (std::uint64_t(1) << xsimd::batch<T, Isa>::size) - 1;
+}
+
 // Correctly rounded square root and division. On NEON xsimd's float32 versions are approximations written for 32-bit
 // ARM, with errors of 2 ulp: use the AArch64 instructions.
 #if defined(__aarch64__)

@@ -13,8 +13,9 @@ template <> struct Formula<Function::isru_sigmoid> {
 
     template <Method M, AlphaMode, class V> static V forward(V x, Alpha<V>)
     {
+        if constexpr (M == Method::full || M == Method::ieee) return with_tail<M>(x);
         const Alpha<V> a = quarter<V>();
-        return from_isru<M>(x, isru<M, AlphaMode::uniform>(clamp_to_limit(x, a), a));
+        return fma(isru<M, AlphaMode::uniform>(clamp_to_limit(x, a), a), constant<V>(0.25), constant<V>(0.5));
     }
 
     template <Method M, AlphaMode, class V> static V backward(V x, V grad, Alpha<V>, V&)
@@ -33,17 +34,26 @@ template <> struct Formula<Function::isru_sigmoid> {
 private:
     template <class V> static Alpha<V> quarter() { return Alpha<V>(constant<V>(0.25)); }
 
-    // 1/2 + y/4 from y = isru(x; 1/4). For x < 0 this cancels. There `full` and `ieee` compute the same value as
-    // 1 / (2 d (1 + |y|/2)), d = 1 + x^2/4. d is scaled by 2^-64, so that neither d nor the quotient leaves the range
-    // before the result does.
-    template <Method M, class V> static V from_isru(V x, V y)
+    // With s = isru(|x|/2): (1 + s) / 2 for x >= 0. For x < 0, (1 - s) / 2 cancels: there the same value is computed as
+    // 1 / (2 d (1 + s)), d = 1 + x^2/4. d is scaled by 2^-64, so that it does not overflow before the result is 0: the
+    // tail goes down to subnormal numbers. |x| is clamped where the result is 0 or 1. s is computed as in `isru`.
+    // Tried: the estimate of 1/w and a correction instead of the division. Sapphire Rapids, 16,384 elements: no gain on
+    // AVX-512, 15 % slower on AVX2. The division runs beside the multiplications, which limit the loop.
+    template <Method M, class V> static V with_tail(V x)
     {
-        const V direct = fma(y, constant<V>(0.25), constant<V>(0.5));
-        if constexpr (M != Method::full && M != Method::ieee) return direct;
-        const V h = x * constant<V>(0x1p-33);
+        const V one = constant<V>(1), half = constant<V>(0.5);
+        const V h = at_most(constant<V>(is_double<V> ? 0x1p508 : 0x1p50), abs(x) * constant<V>(0x1p-33));
         const V d = fma(h, h, constant<V>(0x1p-64));
-        const V tail = divide(constant<V>(0x1p-65), fma(d, y * constant<V>(-0.5), d));
-        return select(x < constant<V>(0), tail, direct);
+        V s;
+        if constexpr (M == Method::ieee) s = divide(h, sqrt(d));
+        else {
+            const V r = refined_estimate(d);
+            const V y = h * r;
+            const V e = fnma(y, y, fnma(r * constant<V>(0x1p-64), r, one));
+            s = fma(y * e, correction(e), y);
+        }
+        const V tail = divide(constant<V>(0x1p-65), fma(d, s, d));
+        return select(x < constant<V>(0), tail, fma(s, half, half));
     }
 };
 

@@ -15,6 +15,16 @@ KERNELS = {name: {method: _core.activation_kernel(name, method) for method in ME
 FUNCTION_OF = {kernel: name for name, methods in KERNELS.items() for kernel in methods.values()}
 
 
+def save(ctx: Any, x: Tensor, alpha: float | Tensor, made: tuple[Tensor], kernel: int, inplace: bool) -> Tensor:
+    """Save what the gradient needs; return y. `_core.save_activation` does the same, and takes its place."""
+    if inplace:
+        ctx.mark_dirty(x)
+    learned = isinstance(alpha, Tensor)
+    ctx.save_for_backward(x, alpha) if learned else ctx.save_for_backward(x)
+    ctx.call = kernel, None if learned else alpha, inplace
+    return made[0]
+
+
 class Activation(torch.autograd.Function):
     """y = f(x, alpha), already computed by a kernel.
 
@@ -22,26 +32,21 @@ class Activation(torch.autograd.Function):
     1 - alpha y^2 cancels.
     """
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, alpha: float | Tensor, made: tuple[Tensor], kernel: int, inplace: bool) -> Tensor:
-        if inplace:
-            ctx.mark_dirty(x)
-        learned = isinstance(alpha, Tensor)
-        ctx.save_for_backward(x, alpha) if learned else ctx.save_for_backward(x)
-        ctx.call = kernel, None if learned else alpha, inplace
-        return made[0]
+    forward = staticmethod(save)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        saved, *learned = ctx.saved_tensors
-        kernel, number, from_output = ctx.call
-        alpha = learned[0] if learned else number
-        wants_alpha = ctx.needs_input_grad[1]
-        grads = _core.activation_backward(saved, grad, kernel, alpha, from_output, wants_alpha)
-        if grads is None:
-            by_formula = _from_output if from_output else _from_input
-            grads = by_formula(FUNCTION_OF[kernel], saved, alpha, grad, wants_alpha)
-        return *grads, None, None, None
+        found: tuple[Tensor | None, ...] | None = _core.activation_gradients(ctx, grad)
+        return by_formula(ctx, grad) if found is None else found
+
+
+def by_formula(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradients where no kernel can compute them: of tensor subclasses, or if they are differentiated again."""
+    saved, *learned = ctx.saved_tensors
+    kernel, number, from_output = ctx.call
+    compute = _from_output if from_output else _from_input
+    alpha = learned[0] if learned else number
+    return *compute(FUNCTION_OF[kernel], saved, alpha, grad, ctx.needs_input_grad[1]), None, None, None
 
 
 def _from_input(
@@ -76,4 +81,5 @@ def _from_output(
     return (g * slope).to(y.dtype), (g * by_alpha).sum_to_size(a.shape).view(alpha.shape)
 
 
+_private.shorten(Activation, _core.save_activation)
 _private.connect(_private.quick_apply(Activation))

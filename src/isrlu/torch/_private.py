@@ -27,6 +27,7 @@ WATCHERS = {
 # Methods and attributes that the kernels look up by name (core/python/torch_tensor.cpp).
 OF_TENSORS = ("_is_view", "_is_zerotensor", "__dlpack_c_exchange_api__")
 OF_FORWARD_AD = ("_current_level",)
+OF_CONTEXTS = ("to_save", "dirty_tensors")
 
 # The hook dictionaries of a module, which `swap` moves to its replacement.
 HOOKS = (
@@ -89,6 +90,20 @@ def quick_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     """The function's `apply` without its check for torch.func transforms, which the kernels have already done."""
     apply = getattr(super(torch.autograd.Function, function), "apply", None)
     return function.apply if apply is None else apply
+
+
+def shorten(function: type[torch.autograd.Function], forward: Callable[..., Any]) -> bool:
+    """Remove Python calls around an autograd function. False if a name is missing; it then works as PyTorch calls it.
+
+    `forward` replaces the function's own: it sets the attributes that ctx.save_for_backward and ctx.mark_dirty would
+    set. The autograd engine calls `backward` directly, instead of a method that first looks it up.
+    """
+    node: Any = getattr(function, "_backward_cls", None)
+    if not all(hasattr(function, name) for name in OF_CONTEXTS) or not hasattr(node, "apply"):
+        return False
+    function.forward = staticmethod(forward)  # type: ignore[method-assign]
+    node.apply = function.backward
+    return True
 
 
 def is_transformed() -> bool:

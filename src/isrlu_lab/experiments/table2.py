@@ -134,8 +134,7 @@ def _claims(samples: dict[str, Sample], simds: list[str], best: str, mkl: bool) 
             exp[best] * (1 - spread) > 1,
             ", ".join(f"{simd} {value:.2f} times" for simd, value in exp.items()) + also["Exp/InvSqrt"] + ".",
             "Here 1/sqrt(x) is accurate to the last bits for every float32, subnormal numbers, 0 and infinity among "
-            "them, and those cases cost as much as the root itself. ISRLU needs none of them (its radicand is at least "
-            "1), so its own root is cheaper: see the ways to the inverse square root.",
+            "them. The methods with fewer accurate bits are faster: see the ways to the inverse square root.",
         ),
         claim(
             "table2.tanh",

@@ -57,6 +57,7 @@ template <class T, class Isa> struct Model {
     friend Model fnma(Model a, Model b, Model c) { return fma(-a, b, c); }
     friend Model select(bool mask, Model a, Model b) { return mask ? a : b; }
     friend Model sqrt(Model a) { return Model(std::sqrt(a.v)); }
+    friend Model abs(Model a) { return Model(std::fabs(a.v)); }
     friend Model at_least(Model limit, Model x) { return x < limit ? limit : x; }
     friend Model at_most(Model limit, Model x) { return limit < x ? limit : x; }
     friend Model negative_within(Model limit, Model x) { return at_most(Model(0), at_least(-limit, x)); }
@@ -101,6 +102,7 @@ template <class T> struct vec_of<T, testing::Neon> {
 }  // namespace isrlu
 
 #include "activation/functions/isru.hpp"
+#include "activation/functions/isru_sigmoid.hpp"
 #include "isa/dispatch.hpp"
 #include "tests/reference.hpp"
 
@@ -133,6 +135,12 @@ template <class T, class Isa> void check_estimates(const char* name)
                                 off, " times the documented error: ");
                 };
                 CHECK(std::fabs(got - exact) <= value_error(c, exact), where(), got, " for ", exact);
+                const double sigmoid =
+                    Formula<Function::isru_sigmoid>::forward<Method::full, AlphaMode::unit>(input, model_alpha).v;
+                const long double exact_sigmoid = value(Function::isru_sigmoid, x, 1);
+                CHECK(std::fabs(sigmoid - exact_sigmoid) <=
+                          value_error({c.kernels, Function::isru_sigmoid, type, c.method}, exact_sigmoid),
+                      where(), "isru_sigmoid ", sigmoid, " for ", exact_sigmoid);
                 CHECK(std::fabs(got_slope - exact_slope) <= slope_error(c, exact_slope), where(), "f' ", got_slope,
                       " for ", exact_slope);
             }

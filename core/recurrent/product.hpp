@@ -41,22 +41,34 @@ template <class T, class Isa> struct Product {
     static constexpr std::size_t panel_batches = 4, panel = panel_batches * lanes;  // columns
     static constexpr int tile_rows = has_32_registers<V> ? 6 : 3;
     static constexpr std::size_t depth_block = (has_32_registers<V> ? 32768 : 16384) / (panel * sizeof(T));  // of k
-    // Rows. Their part of c stays in the L2 cache from one depth block to the next.
-    static constexpr std::size_t row_block = 192;
+
+    // c[., columns] += a[., depth] b, with b packed. With `start`: c = start + a b, the same row for every row of c.
+    struct Factors {
+        std::size_t depth, columns;
+        const T* b;
+        std::size_t a_stride, c_stride;  // elements between rows
+        const T* start = nullptr;
+    };
+    struct Rows {  // consecutive rows of a and of c
+        std::size_t count;
+        const T* a;
+        T* c;
+    };
 
     static std::size_t panels(std::size_t columns) { return (columns + panel - 1) / panel; }
     // Elements of the packed matrix [depth, columns]. The last panel is padded with zeros.
     static std::size_t size(std::size_t depth, std::size_t columns) { return panels(columns) * panel * depth; }
 
     static void pack(const void* weights, std::size_t rows, std::size_t width, std::size_t first_row, bool transposed,
-                     void* packed)
+                     std::size_t first_panel, std::size_t last_panel, void* packed)
     {
         const auto row = [&](std::size_t i) { return static_cast<const T*>(weights) + (i + first_row) % rows * width; };
         const std::size_t depth = transposed ? rows : width, columns = transposed ? width : rows;
-        T* to = static_cast<T*>(packed);
-        if (columns % panel) std::fill_n(to + (panels(columns) - 1) * panel * depth, panel * depth, T(0));
-        for (std::size_t n = 0; n < columns; n += panel, to += panel * depth) {
+        T* to = static_cast<T*>(packed) + first_panel * panel * depth;
+        for (std::size_t p = first_panel; p < last_panel; ++p, to += panel * depth) {
+            const std::size_t n = p * panel;
             const std::size_t count = std::min(panel, columns - n);
+            if (count < panel) std::fill_n(to, panel * depth, T(0));
             if (transposed)
                 for (std::size_t k = 0; k < depth; ++k) copy_row(row(k) + n, count, to + k * panel);
             else
@@ -99,16 +111,18 @@ template <class T, class Isa> struct Product {
             for (std::size_t k = begin; k < end; ++k) to[k * panel + j] = row(n + j)[k];
     }
 
-    // c[R, P panels] += a[R, depth] b. Strides: elements between rows of a and c, and between panels of b.
+    // c[R, P panels] = from + a[R, depth] b. Strides: elements between rows, and between panels of b.
     template <int R, int P>
     [[gnu::noinline]] static void tile(const T* a, std::size_t a_stride, const T* b, std::size_t b_stride,
-                                       std::size_t depth, T* c, std::size_t c_stride)
+                                       std::size_t depth, const T* from, std::size_t from_stride, T* c,
+                                       std::size_t c_stride)
     {
         V sums[R][P * panel_batches];
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-            for (std::size_t j = 0; j < P * panel_batches; ++j) sums[r][j] = read<V>(c + r * c_stride + j * lanes);
+            for (std::size_t j = 0; j < P * panel_batches; ++j)
+                sums[r][j] = read<V>(from + r * from_stride + j * lanes);
         for (std::size_t k = 0; k < depth; ++k) {
             V x[R];
 #pragma GCC unroll 8
@@ -129,59 +143,63 @@ template <class T, class Isa> struct Product {
     // The same for c of `columns` columns. If they are fewer than P panels, a padded copy of c goes through the tile.
     template <int R, int P = 1>
     static void partial_tile(const T* a, std::size_t a_stride, const T* b, std::size_t b_stride, std::size_t depth,
-                             T* c, std::size_t c_stride, std::size_t columns)
+                             const T* from, std::size_t from_stride, T* c, std::size_t c_stride, std::size_t columns)
     {
-        if (columns >= P * panel) return tile<R, P>(a, a_stride, b, b_stride, depth, c, c_stride);
+        if (columns >= P * panel) return tile<R, P>(a, a_stride, b, b_stride, depth, from, from_stride, c, c_stride);
         T padded[R * P * panel] = {};
-        for (int r = 0; r < R; ++r) std::memcpy(padded + r * P * panel, c + r * c_stride, columns * sizeof(T));
-        tile<R, P>(a, a_stride, b, b_stride, depth, padded, P * panel);
+        for (int r = 0; r < R; ++r) std::memcpy(padded + r * P * panel, from + r * from_stride, columns * sizeof(T));
+        tile<R, P>(a, a_stride, b, b_stride, depth, padded, P * panel, padded, P * panel);
         for (int r = 0; r < R; ++r) std::memcpy(c + r * c_stride, padded + r * P * panel, columns * sizeof(T));
     }
 
-    using Tile = void (*)(const T*, std::size_t, const T*, std::size_t, std::size_t, T*, std::size_t, std::size_t);
+    using Tile = void (*)(const T*, std::size_t, const T*, std::size_t, std::size_t, const T*, std::size_t, T*,
+                          std::size_t, std::size_t);
     template <int... R> static constexpr auto make_tiles(std::integer_sequence<int, R...>)
     {
         return std::array<Tile, sizeof...(R) + 1>{nullptr, partial_tile<R + 1>...};
     }
 
-    // c[rows, columns] += a[rows, depth] b, with b packed
-    static void add(std::size_t rows, std::size_t depth, std::size_t columns, const T* a, std::size_t a_stride,
-                    const T* b, T* c, std::size_t c_stride, bool last_panel_first = false)
+    static void add(const Factors& f, const Rows& rows, bool last_panel_first = false)
     {
-        if (rows == 1) return add_row(depth, columns, a, b, c, last_panel_first);
-        const std::size_t count = panels(columns), b_stride = panel * depth;
-        for (std::size_t first = 0; first < rows; first += row_block)
-            for (std::size_t i = 0; i < count; ++i) {
-                const std::size_t p = last_panel_first ? count - 1 - i : i, n = p * panel;
-                for (std::size_t k = 0; k < depth; k += depth_block)
-                    add_rows(std::min(row_block, rows - first), std::min(depth_block, depth - k), columns - n,
-                             a + first * a_stride + k, a_stride, b + p * b_stride + k * panel, c + first * c_stride + n,
-                             c_stride);
-            }
+        add(f, &rows, 1, last_panel_first);
+    }
+    // For several ranges of rows. Each depth block of a panel is used for all of them.
+    static void add(const Factors& f, const Rows* ranges, std::size_t range_count, bool last_panel_first = false)
+    {
+        if (range_count == 1 && ranges->count == 1) return add_row(f, *ranges, last_panel_first);
+        const std::size_t count = panels(f.columns);
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::size_t p = last_panel_first ? count - 1 - i : i;
+            for (std::size_t k = 0; k < f.depth; k += depth_block)
+                for (std::size_t r = 0; r < range_count; ++r) add_rows(f, ranges[r], p, k);
+        }
     }
 
-    // All rows times one depth block of one panel, in tiles of about the same height: 8 rows are 4 + 4 and not 6 + 2.
-    static void add_rows(std::size_t rows, std::size_t depth, std::size_t columns, const T* a, std::size_t a_stride,
-                         const T* b, T* c, std::size_t c_stride)
+    // All rows times the depth block at k of panel p, in tiles of about the same height: 8 rows are 4 + 4, not 6 + 2.
+    static void add_rows(const Factors& f, Rows rows, std::size_t p, std::size_t k)
     {
-        for (std::size_t tiles = (rows + tile_rows - 1) / tile_rows; tiles > 0; --tiles) {
-            const std::size_t count = (rows + tiles - 1) / tiles;
-            static constexpr auto tiles_of_height = make_tiles(std::make_integer_sequence<int, tile_rows>());
-            tiles_of_height[count](a, a_stride, b, 0, depth, c, c_stride, columns);
-            rows -= count;
-            a += count * a_stride;
-            c += count * c_stride;
+        static constexpr auto tiles_of_height = make_tiles(std::make_integer_sequence<int, tile_rows>());
+        const std::size_t n = p * panel, depth = std::min(depth_block, f.depth - k);
+        const T* b = f.b + n * f.depth + k * panel;
+        const bool first = f.start && k == 0;
+        for (std::size_t tiles = (rows.count + tile_rows - 1) / tile_rows; tiles > 0; --tiles) {
+            const std::size_t height = (rows.count + tiles - 1) / tiles;
+            tiles_of_height[height](rows.a + k, f.a_stride, b, 0, depth, first ? f.start + n : rows.c + n,
+                                    first ? 0 : f.c_stride, rows.c + n, f.c_stride, f.columns - n);
+            rows = {rows.count - height, rows.a + height * f.a_stride, rows.c + height * f.c_stride};
         }
     }
 
     // One row, two panels at a time.
-    static void add_row(std::size_t depth, std::size_t columns, const T* a, const T* b, T* c, bool last_panel_first)
+    static void add_row(const Factors& f, const Rows& row, bool last_panel_first)
     {
-        const std::size_t b_stride = panel * depth, count = (panels(columns) + 1) / 2;
+        const std::size_t b_stride = panel * f.depth, count = (panels(f.columns) + 1) / 2;
         for (std::size_t i = 0; i < count; ++i) {
             const std::size_t p = 2 * (last_panel_first ? count - 1 - i : i), n = p * panel;
-            if (n + panel < columns) partial_tile<1, 2>(a, 0, b + p * b_stride, b_stride, depth, c + n, 0, columns - n);
-            else partial_tile<1>(a, 0, b + p * b_stride, 0, depth, c + n, 0, columns - n);
+            const T *b = f.b + p * b_stride, *from = (f.start ? f.start : row.c) + n;
+            if (n + panel < f.columns)
+                partial_tile<1, 2>(row.a, 0, b, b_stride, f.depth, from, 0, row.c + n, 0, f.columns - n);
+            else partial_tile<1>(row.a, 0, b, 0, f.depth, from, 0, row.c + n, 0, f.columns - n);
         }
     }
 };

@@ -1,5 +1,6 @@
 #include "recurrent/run_layer.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "activation/threaded.hpp"
@@ -13,6 +14,10 @@ namespace {
 constexpr std::size_t min_batch_rows = 4;  // rows of a batch: every thread reads all weights, too much for fewer rows
 constexpr std::size_t min_step_units = 8192;  // hidden units of one step, over all its rows
 constexpr std::size_t min_product_bytes = std::size_t(2) << 20;  // bytes of gates * elements of an input row
+constexpr std::size_t min_packed_bytes = std::size_t(128) << 10;  // of weights
+
+// Bytes of the gates of one chunk of steps.
+constexpr std::size_t chunk_bytes = std::size_t(512) << 10;
 
 // W_ih or W_hh [columns * hidden, width], to be packed. transposed: for the product with gradients.
 struct Weights {
@@ -29,7 +34,10 @@ struct Weights {
     const void* pack(Scratch& scratch) const
     {
         void* packed = scratch.take(bytes());
-        kind.packing->pack(weight, rows, width, first_row, transposed, packed);
+        const std::size_t panels = kind.packing->panels(transposed ? width : rows);
+        parallel(panels, 1 + min_packed_bytes * panels / bytes(), [&](std::size_t first, std::size_t last) {
+            kind.packing->pack(weight, rows, width, first_row, transposed, first, last, packed);
+        });
         return packed;
     }
 };
@@ -78,29 +86,23 @@ void run_forward(const LayerKind& kind, const Sequence& sequence, const ForwardA
     const std::size_t states_bytes = sequence.batch * state_bytes;
     const Weights of_state = state_weights(kind, a.w_hh, sequence.hidden, false);
     const Weights of_input = input_weights(kind, a.w_ih, sequence.hidden, a.width);
+    const bool pipeline = sequence.batch <= min_batch_rows && a.rows * gates_bytes * a.width >= min_product_bytes;
+    const std::size_t chunk_steps = std::clamp<std::size_t>(chunk_bytes / (sequence.batch * gates_bytes), 1,
+                                                            std::min(sequence.steps, max_chunk_steps));
+    const std::size_t scratch_rows = keep ? 0 : pipeline ? a.rows : chunk_steps * sequence.batch;
     Scratch scratch(of_state.bytes() + of_input.bytes() + Scratch::round_up(gates_bytes) +
-                    Scratch::round_up(states_bytes) + (keep ? 0 : a.rows * gates_bytes));
+                    Scratch::round_up(states_bytes) + scratch_rows * gates_bytes);
     const InitialStates initial(a.h0, a.c0, states_bytes, scratch);
     void* biases = scratch.take(gates_bytes);
     kind.kernels->add_biases(sequence.hidden, a.b_ih, a.b_hh, biases);
     if (a.c && !keep) std::memcpy(a.c, initial.c0, states_bytes);
-    const LayerForward layer{{sequence, of_state.pack(scratch), initial.h0, initial.c0},
-                             a.width,
-                             a.x,
-                             of_input.pack(scratch),
-                             biases,
-                             keep ? a.gates : scratch.take(a.rows * gates_bytes),
-                             a.y,
-                             keep ? a.cells : a.c,
-                             keep};
-    if (sequence.batch <= min_batch_rows && a.rows * gates_bytes * a.width >= min_product_bytes)
-        InputPipeline(*kind.kernels, layer, a.rows).run();
-    else {
-        parallel(a.rows, 1 + min_product_bytes / (gates_bytes * a.width),
-                 [&](std::size_t begin, std::size_t end) { kind.kernels->multiply_input(layer, begin, end); });
+    const LayerForward layer{
+        {sequence, of_state.pack(scratch), initial.h0, initial.c0}, a.width,     a.x, of_input.pack(scratch), biases,
+        keep ? a.gates : scratch.take(scratch_rows * gates_bytes),  chunk_steps, a.y, keep ? a.cells : a.c,   keep};
+    if (pipeline) InputPipeline(*kind.kernels, layer, a.rows).run();
+    else
         parallel(sequence.batch, min_batch_rows,
                  [&](std::size_t begin, std::size_t end) { kind.kernels->forward(layer, begin, end, nullptr); });
-    }
     copy_last_rows(sequence, a.rows, state_bytes, a.y, a.h);
     if (a.c && keep) copy_last_rows(sequence, a.rows, state_bytes, a.cells, a.c);
 }

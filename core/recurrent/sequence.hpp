@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "recurrent/gates.hpp"
 #include "recurrent/product.hpp"
@@ -43,6 +44,7 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
     using Kernel = std::conditional_t<C == Cell::lstm, LstmCell<K, T, Isa>, GruCell<K, T, Isa>>;
     using P = Product<T, Isa>;
     static constexpr GateLayout layout = layout_of(C);
+    static constexpr std::size_t max_block_rows = 192;  // of the batch: their gates and states stay in the L2 cache
 
     // Calls f(begin, end, previous h, previous c) for the rows with previous states and for those with initial states.
     template <class F> static void each_row_range(const Step& s, const T* y, const T* cells, const Layer& layer, F f)
@@ -86,20 +88,26 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
         }
     }
 
-    // gates = biases + W_ih x for the rows [begin, end).
+    // gates = biases + W_ih x for ranges of rows of x and of gates.
+    static void multiply_input(const LayerForward& layer, typename P::Rows* ranges, std::size_t count)
+    {
+        const std::size_t hidden = layer.hidden, first = layout.first_input * hidden;
+        const T* biases = static_cast<const T*>(layer.biases);
+        for (std::size_t i = 0; i < count; ++i) {
+            if constexpr (layout.first_input > 0)  // columns to which the input adds nothing
+                for (std::size_t row = 0; row < ranges[i].count; ++row)
+                    std::memcpy(ranges[i].c + row * 4 * hidden, biases, first * sizeof(T));
+            ranges[i].c += first;
+        }
+        P::add({layer.width, layout.columns * hidden, static_cast<const T*>(layer.input_weights), layer.width,
+                4 * hidden, biases + first},
+               ranges, count);
+    }
     static void multiply_input(const LayerForward& layer, std::size_t begin, std::size_t end)
     {
-        const std::size_t row_size = 4 * layer.hidden;
-        const T* x = static_cast<const T*>(layer.x);
-        T* gates = static_cast<T*>(layer.gates);
-        for (std::size_t first = begin, last; first < end; first = last) {
-            last = std::min(first + P::row_block, end);
-            for (std::size_t row = first; row < last; ++row)
-                std::memcpy(gates + row * row_size, layer.biases, row_size * sizeof(T));
-            P::add(last - first, layer.width, layout.columns * layer.hidden, x + first * layer.width, layer.width,
-                   static_cast<const T*>(layer.input_weights),
-                   gates + first * row_size + layout.first_input * layer.hidden, row_size);
-        }
+        typename P::Rows rows{end - begin, static_cast<const T*>(layer.x) + begin * layer.width,
+                              static_cast<T*>(layer.gates) + begin * 4 * layer.hidden};
+        multiply_input(layer, &rows, 1);
     }
 
     // The next step's row comes from another thread's cache. An address outside of the array does no harm.
@@ -112,21 +120,75 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
 
     static void forward(const LayerForward& layer, std::size_t begin, std::size_t end, StepListener* listener)
     {
-        const std::size_t hidden = layer.hidden;
-        T *y = static_cast<T*>(layer.y), *cells = static_cast<T*>(layer.cells), *gates = static_cast<T*>(layer.gates);
+        for (std::size_t last; begin < end; begin = last) {
+            last = std::min(begin + max_block_rows, end);
+            forward_block(layer, begin, last, listener);
+        }
+    }
+
+    // Chunk by chunk: the inputs of a few steps, then these steps. The gates' arguments stay in the cache meanwhile.
+    static void forward_block(const LayerForward& layer, std::size_t begin, std::size_t end, StepListener* listener)
+    {
+        const std::size_t row_size = 4 * layer.hidden;
+        T* const gates = static_cast<T*>(layer.gates);
+        std::array<Step, max_chunk_steps> steps;
+        std::array<T*, max_chunk_steps> gates_of;  // of row step.begin
+        std::size_t count = 0;
         bool last_panel_first = false;  // alternates: see product.hpp
+        const auto run_chunk = [&] {
+            for (std::size_t i = 0; i < count; ++i) {
+                const std::size_t slot = layer.reverse ? count - 1 - i : i;  // in the order of x
+                const std::size_t row =
+                    layer.keep || listener ? steps[i].row + begin : layer.chunk_steps * begin + slot * (end - begin);
+                gates_of[i] = gates + row * row_size;
+            }
+            if (!listener) multiply_inputs_of(layer, count, steps.data(), gates_of.data());
+            for (std::size_t i = 0; i < count; ++i, last_panel_first = !last_panel_first) {
+                if (listener) listener->before_step(steps[i].row + begin, steps[i].row + steps[i].end);
+                one_step(layer, steps[i], gates_of[i], last_panel_first, listener != nullptr);
+            }
+            count = 0;
+        };
         each_step(layer, begin, end, false, [&](const Step& s) {
-            if (listener) listener->before_step(s.row + s.begin, s.row + s.end);
-            each_row_range(s, y, cells, layer, [&](std::size_t first, std::size_t last, const T* h, const T* c) {
-                const std::size_t row = s.row + first, rows = last - first;
-                T* g = gates + row * 4 * hidden;
-                if (listener && rows == 1) prefetch(layer.reverse ? g - 4 * hidden : g + 4 * hidden, 4 * hidden);
-                P::add(rows, hidden, layout.columns * hidden, h, hidden, static_cast<const T*>(layer.weights),
-                       g + layout.first_state * hidden, 4 * hidden, last_panel_first);
-                T* state = cells ? cells + (layer.keep ? row : first) * hidden : nullptr;
-                Kernel::forward(rows, hidden, g, h, layer.keep ? c : state, y + row * hidden, state, layer.keep);
-            });
-            last_panel_first = !last_panel_first;
+            steps[count++] = s;
+            if (count == layer.chunk_steps) run_chunk();
+        });
+        if (count) run_chunk();
+    }
+
+    static void multiply_inputs_of(const LayerForward& layer, std::size_t count, const Step* steps, T* const* gates)
+    {
+        std::array<typename P::Rows, max_chunk_steps> ranges;
+        std::size_t used = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::size_t k = layer.reverse ? count - 1 - i : i;
+            const Step& s = steps[k];
+            const T* x = static_cast<const T*>(layer.x) + (s.row + s.begin) * layer.width;
+            if (used) {
+                auto& last = ranges[used - 1];
+                if (last.a + last.count * layer.width == x && last.c + last.count * 4 * layer.hidden == gates[k]) {
+                    last.count += s.end - s.begin;
+                    continue;
+                }
+            }
+            ranges[used++] = {s.end - s.begin, x, gates[k]};
+        }
+        multiply_input(layer, ranges.data(), used);
+    }
+
+    // gates: of row s.begin, with the input's part of the gates' arguments
+    static void one_step(const LayerForward& layer, const Step& s, T* gates, bool last_panel_first, bool from_elsewhere)
+    {
+        const std::size_t hidden = layer.hidden;
+        T *y = static_cast<T*>(layer.y), *cells = static_cast<T*>(layer.cells);
+        each_row_range(s, y, cells, layer, [&](std::size_t first, std::size_t last, const T* h, const T* c) {
+            const std::size_t row = s.row + first, rows = last - first;
+            T* g = gates + (first - s.begin) * 4 * hidden;
+            if (from_elsewhere && rows == 1) prefetch(layer.reverse ? g - 4 * hidden : g + 4 * hidden, 4 * hidden);
+            P::add({hidden, layout.columns * hidden, static_cast<const T*>(layer.weights), hidden, 4 * hidden},
+                   {rows, h, g + layout.first_state * hidden}, last_panel_first);
+            T* state = cells ? cells + (layer.keep ? row : first) * hidden : nullptr;
+            Kernel::forward(rows, hidden, g, h, layer.keep ? c : state, y + row * hidden, state, layer.keep);
         });
     }
 
@@ -145,8 +207,8 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
                 Kernel::backward(rows, hidden, g, h, c, cells ? cells + row * hidden : nullptr, grad_y, slope, d,
                                  dc ? dc + first * hidden : nullptr);
                 if (!layer.weights) return;
-                P::add(rows, layout.columns * hidden, hidden, slope + layout.first_state * hidden, 4 * hidden,
-                       static_cast<const T*>(layer.weights), d, hidden, last_panel_first);
+                P::add({layout.columns * hidden, hidden, static_cast<const T*>(layer.weights), 4 * hidden, hidden},
+                       {rows, slope + layout.first_state * hidden, d}, last_panel_first);
             });
             last_panel_first = !last_panel_first;
         });
@@ -174,8 +236,8 @@ template <class Isa> constexpr RecurrentKernels recurrent_kernels()
                LayerLoops<Cell::gru, Gates::isru, double, Isa>::table()},
               {LayerLoops<Cell::gru, Gates::exact, float, Isa>::table(),
                LayerLoops<Cell::gru, Gates::exact, double, Isa>::table()}}},
-            {{Product<float, Isa>::size, Product<float, Isa>::pack},
-             {Product<double, Isa>::size, Product<double, Isa>::pack}}};
+            {{Product<float, Isa>::panels, Product<float, Isa>::size, Product<float, Isa>::pack},
+             {Product<double, Isa>::panels, Product<double, Isa>::size, Product<double, Isa>::pack}}};
 }
 
 }  // namespace

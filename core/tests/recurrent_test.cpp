@@ -27,7 +27,9 @@ std::vector<T> packed(const Packing& packing, const std::vector<T>& weights, std
 {
     std::vector<T> to(transposed ? packing.size(hidden_columns, row_elements)
                                  : packing.size(row_elements, hidden_columns));
-    packing.pack(weights.data(), hidden_columns, row_elements, first, transposed, to.data());
+    const std::size_t panels = packing.panels(transposed ? row_elements : hidden_columns);
+    packing.pack(weights.data(), hidden_columns, row_elements, first, transposed, 0, 1, to.data());
+    packing.pack(weights.data(), hidden_columns, row_elements, first, transposed, 1, panels, to.data());
     return to;
 }
 
@@ -54,11 +56,16 @@ std::vector<T> outcome(const RecurrentKernels& k, Cell cell, Gates kind, int typ
     kernels.add_biases(hidden, b_ih.data(), b_hh.data(), biases.data());
     const Layer layer{
         {steps, batch, hidden, nullptr, reverse}, of_state.data(), h0.data(), has_cells ? c0.data() : nullptr};
-    const LayerForward forward{layer,         width,        x.data(), of_input.data(),
-                               biases.data(), gates.data(), y.data(), has_cells ? cells.data() : nullptr,
+    const LayerForward forward{layer,
+                               width,
+                               x.data(),
+                               of_input.data(),
+                               biases.data(),
+                               gates.data(),
+                               3,
+                               y.data(),
+                               has_cells ? cells.data() : nullptr,
                                true};
-    kernels.multiply_input(forward, 0, 7);
-    kernels.multiply_input(forward, 7, rows);
     kernels.forward(forward, 0, 1, nullptr);
     kernels.forward(forward, 1, batch, nullptr);
     LayerBackward backward{layer,       gates.data(),  y.data(),  has_cells ? cells.data() : nullptr,

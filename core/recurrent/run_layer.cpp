@@ -76,35 +76,97 @@ void copy_last_rows(const Sequence& sequence, std::size_t rows, std::size_t byte
     }
 }
 
-}  // namespace
-
-void run_forward(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& a)
+// The packed weights of a forward pass.
+struct PackedLayer {
+    const void *input, *state, *biases;
+};
+std::size_t packed_bytes(const LayerKind& kind, std::size_t hidden, std::size_t width)
 {
-    const bool keep = a.gates != nullptr;
-    const std::size_t gates_bytes = 4 * sequence.hidden * kind.element_size,
-                      state_bytes = sequence.hidden * kind.element_size;
-    const std::size_t states_bytes = sequence.batch * state_bytes;
-    const Weights of_state = state_weights(kind, a.w_hh, sequence.hidden, false);
-    const Weights of_input = input_weights(kind, a.w_ih, sequence.hidden, a.width);
-    const bool pipeline = sequence.batch <= min_batch_rows && a.rows * gates_bytes * a.width >= min_product_bytes;
-    const std::size_t chunk_steps = std::clamp<std::size_t>(chunk_bytes / (sequence.batch * gates_bytes), 1,
-                                                            std::min(sequence.steps, max_chunk_steps));
-    const std::size_t scratch_rows = keep ? 0 : pipeline ? a.rows : chunk_steps * sequence.batch;
-    Scratch scratch(of_state.bytes() + of_input.bytes() + Scratch::round_up(gates_bytes) +
-                    Scratch::round_up(states_bytes) + scratch_rows * gates_bytes);
-    const InitialStates initial(a.h0, a.c0, states_bytes, scratch);
-    void* biases = scratch.take(gates_bytes);
-    kind.kernels->add_biases(sequence.hidden, a.b_ih, a.b_hh, biases);
-    if (a.c && !keep) std::memcpy(a.c, initial.c0, states_bytes);
-    const LayerForward layer{
-        {sequence, of_state.pack(scratch), initial.h0, initial.c0}, a.width,     a.x, of_input.pack(scratch), biases,
-        keep ? a.gates : scratch.take(scratch_rows * gates_bytes),  chunk_steps, a.y, keep ? a.cells : a.c,   keep};
-    if (pipeline) InputPipeline(*kind.kernels, layer, a.rows).run();
+    return state_weights(kind, nullptr, hidden, false).bytes() + input_weights(kind, nullptr, hidden, width).bytes() +
+           Scratch::round_up(4 * hidden * kind.element_size);
+}
+PackedLayer pack(const LayerKind& kind, std::size_t hidden, std::size_t width, const void* w_ih, const void* w_hh,
+                 const void* b_ih, const void* b_hh, Scratch& scratch)
+{
+    void* biases = scratch.take(4 * hidden * kind.element_size);
+    kind.kernels->add_biases(hidden, b_ih, b_hh, biases);
+    return {input_weights(kind, w_ih, hidden, width).pack(scratch),
+            state_weights(kind, w_hh, hidden, false).pack(scratch), biases};
+}
+
+// How a forward pass is divided.
+struct ForwardPlan {
+    bool keep, pipeline;
+    std::size_t gates_bytes, states_bytes, chunk_steps, scratch_rows;
+
+    ForwardPlan(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& a)
+        : keep(a.gates != nullptr),
+          gates_bytes(4 * sequence.hidden * kind.element_size),
+          states_bytes(sequence.batch * sequence.hidden * kind.element_size)
+    {
+        pipeline = sequence.batch <= min_batch_rows && a.rows * gates_bytes * a.width >= min_product_bytes;
+        chunk_steps = std::clamp<std::size_t>(chunk_bytes / (sequence.batch * gates_bytes), 1,
+                                              std::min(sequence.steps, max_chunk_steps));
+        scratch_rows = keep ? 0 : pipeline ? a.rows : chunk_steps * sequence.batch;
+    }
+};
+std::size_t forward_bytes(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& a)
+{
+    const ForwardPlan plan(kind, sequence, a);
+    return Scratch::round_up(plan.states_bytes) + plan.scratch_rows * plan.gates_bytes;
+}
+
+void run_packed(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& a, const PackedLayer& weights,
+                Scratch& scratch)
+{
+    const ForwardPlan plan(kind, sequence, a);
+    const std::size_t state_bytes = sequence.hidden * kind.element_size;
+    const InitialStates initial(a.h0, a.c0, plan.states_bytes, scratch);
+    if (a.c && !plan.keep) std::memcpy(a.c, initial.c0, plan.states_bytes);
+    const LayerForward layer{{sequence, weights.state, initial.h0, initial.c0},
+                             a.width,
+                             a.x,
+                             weights.input,
+                             weights.biases,
+                             plan.keep ? a.gates : scratch.take(plan.scratch_rows * plan.gates_bytes),
+                             plan.chunk_steps,
+                             a.y,
+                             plan.keep ? a.cells : a.c,
+                             plan.keep};
+    if (plan.pipeline) InputPipeline(*kind.kernels, layer, a.rows).run();
     else
         parallel(sequence.batch, min_batch_rows,
                  [&](std::size_t begin, std::size_t end) { kind.kernels->forward(layer, begin, end, nullptr); });
     copy_last_rows(sequence, a.rows, state_bytes, a.y, a.h);
-    if (a.c && keep) copy_last_rows(sequence, a.rows, state_bytes, a.cells, a.c);
+    if (a.c && plan.keep) copy_last_rows(sequence, a.rows, state_bytes, a.cells, a.c);
+}
+
+}  // namespace
+
+PackedWeights::PackedWeights(const LayerKind& k, std::size_t hidden_size, std::size_t input_size, const void* w_ih,
+                             const void* w_hh, const void* b_ih, const void* b_hh)
+    : kind(k),
+      hidden(hidden_size),
+      width(input_size),
+      memory_(Scratch::owned(packed_bytes(k, hidden_size, input_size)))
+{
+    const PackedLayer packed = pack(kind, hidden, width, w_ih, w_hh, b_ih, b_hh, memory_);
+    input = packed.input;
+    state = packed.state;
+    biases = packed.biases;
+}
+
+void run_forward(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& a)
+{
+    Scratch scratch(packed_bytes(kind, sequence.hidden, a.width) + forward_bytes(kind, sequence, a));
+    run_packed(kind, sequence, a, pack(kind, sequence.hidden, a.width, a.w_ih, a.w_hh, a.b_ih, a.b_hh, scratch),
+               scratch);
+}
+
+void run_forward(const PackedWeights& weights, const Sequence& sequence, const ForwardArrays& a)
+{
+    Scratch scratch(forward_bytes(weights.kind, sequence, a));
+    run_packed(weights.kind, sequence, a, {weights.input, weights.state, weights.biases}, scratch);
 }
 
 void run_backward(const LayerKind& kind, const Sequence& sequence, const BackwardArrays& a)

@@ -107,9 +107,7 @@ class _Recurrent(_Gated):
         """Outputs and last states; arguments and shapes as in torch.nn's module."""
         if self._packed_weights is not None and not is_dynamo_compiling():
             if len(self._packed_weights) == 1 and not torch.is_autocast_enabled("cpu"):
-                found = _core.packed_forward(
-                    self._packed_weights[0], self._parameters, input, hx, self.batch_first
-                )
+                found = _core.packed_forward(self._packed_weights[0], self._parameters, input, hx, self.batch_first)
                 if found is not None:
                     return found
             if not self.weights_packed:

@@ -159,17 +159,13 @@ template <class T, class Isa> struct Product {
         return std::array<Tile, sizeof...(R) + 1>{nullptr, partial_tile<R + 1>...};
     }
 
-    static void add(const Factors& f, const Rows& rows, bool last_panel_first = false)
+    // Panels [first, last) of b and c, for ranges of rows. Each depth block of a panel is used for all of them.
+    static void add(const Factors& f, const Rows* ranges, std::size_t range_count, std::size_t first, std::size_t last,
+                    bool last_panel_first = false)
     {
-        add(f, &rows, 1, last_panel_first);
-    }
-    // For several ranges of rows. Each depth block of a panel is used for all of them.
-    static void add(const Factors& f, const Rows* ranges, std::size_t range_count, bool last_panel_first = false)
-    {
-        if (range_count == 1 && ranges->count == 1) return add_row(f, *ranges, last_panel_first);
-        const std::size_t count = panels(f.columns);
-        for (std::size_t i = 0; i < count; ++i) {
-            const std::size_t p = last_panel_first ? count - 1 - i : i;
+        if (range_count == 1 && ranges->count == 1) return add_row(f, *ranges, first, last, last_panel_first);
+        for (std::size_t i = first; i < last; ++i) {
+            const std::size_t p = last_panel_first ? first + last - 1 - i : i;
             for (std::size_t k = 0; k < f.depth; k += depth_block)
                 for (std::size_t r = 0; r < range_count; ++r) add_rows(f, ranges[r], p, k);
         }
@@ -191,14 +187,13 @@ template <class T, class Isa> struct Product {
     }
 
     // One row, two panels at a time.
-    static void add_row(const Factors& f, const Rows& row, bool last_panel_first)
+    static void add_row(const Factors& f, const Rows& row, std::size_t first, std::size_t last, bool last_panel_first)
     {
-        const std::size_t b_stride = panel * f.depth, count = (panels(f.columns) + 1) / 2;
+        const std::size_t b_stride = panel * f.depth, count = (last - first + 1) / 2;
         for (std::size_t i = 0; i < count; ++i) {
-            const std::size_t p = 2 * (last_panel_first ? count - 1 - i : i), n = p * panel;
+            const std::size_t p = first + 2 * (last_panel_first ? count - 1 - i : i), n = p * panel;
             const T *b = f.b + p * b_stride, *from = (f.start ? f.start : row.c) + n;
-            if (n + panel < f.columns)
-                partial_tile<1, 2>(row.a, 0, b, b_stride, f.depth, from, 0, row.c + n, 0, f.columns - n);
+            if (p + 1 < last) partial_tile<1, 2>(row.a, 0, b, b_stride, f.depth, from, 0, row.c + n, 0, f.columns - n);
             else partial_tile<1>(row.a, 0, b, 0, f.depth, from, 0, row.c + n, 0, f.columns - n);
         }
     }

@@ -6,6 +6,7 @@
 #include "activation/threaded.hpp"
 #include "recurrent/input_pipeline.hpp"
 #include "recurrent/scratch.hpp"
+#include "recurrent/unit_split.hpp"
 
 namespace isrlu {
 namespace {
@@ -15,6 +16,9 @@ constexpr std::size_t min_batch_rows = 4;  // rows of a batch: every thread read
 constexpr std::size_t min_step_units = 8192;  // hidden units of one step, over all its rows
 constexpr std::size_t min_product_bytes = std::size_t(2) << 20;  // bytes of gates * elements of an input row
 constexpr std::size_t min_packed_bytes = std::size_t(128) << 10;  // of weights
+
+// Two threads divide the units if W_hh has at least so many bytes for each row of the batch, and the steps are not few.
+constexpr std::size_t split_bytes_per_row = std::size_t(128) << 10, min_split_steps = 4;
 
 // Bytes of the gates of one chunk of steps.
 constexpr std::size_t chunk_bytes = std::size_t(512) << 10;
@@ -94,17 +98,36 @@ PackedLayer pack(const LayerKind& kind, std::size_t hidden, std::size_t width, c
             state_weights(kind, w_hh, hidden, false).pack(scratch), biases};
 }
 
+// Units of the first of two threads that divide them, or 0 if threads divide the rows of the batch.
+std::size_t units_of_first_thread(const LayerKind& kind, const Sequence& sequence)
+{
+    const std::size_t panel = kind.packing->panel,
+                      weight_bytes = 4 * sequence.hidden * sequence.hidden * kind.element_size;
+    if (sequence.hidden % panel || sequence.hidden < 2 * panel || sequence.steps < min_split_steps) return 0;
+    if (sequence.batch * split_bytes_per_row > weight_bytes) return 0;
+    return sequence.hidden / panel / 2 * panel;
+}
+// Each thread takes some rows of the batch through the whole sequence.
+template <class F> void split_batch(const Sequence& sequence, F run)
+{
+    parallel(sequence.batch, min_batch_rows, [&](std::size_t begin, std::size_t end) {
+        run(Part{begin, end, 0, sequence.hidden}, static_cast<StepListener*>(nullptr));
+    });
+}
+
 // How a forward pass is divided.
 struct ForwardPlan {
     bool keep, pipeline;
-    std::size_t gates_bytes, states_bytes, chunk_steps, scratch_rows;
+    std::size_t split_units, gates_bytes, states_bytes, chunk_steps, scratch_rows;
 
     ForwardPlan(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& a)
         : keep(a.gates != nullptr),
+          split_units(units_of_first_thread(kind, sequence)),
           gates_bytes(4 * sequence.hidden * kind.element_size),
           states_bytes(sequence.batch * sequence.hidden * kind.element_size)
     {
-        pipeline = sequence.batch <= min_batch_rows && a.rows * gates_bytes * a.width >= min_product_bytes;
+        pipeline =
+            !split_units && sequence.batch <= min_batch_rows && a.rows * gates_bytes * a.width >= min_product_bytes;
         chunk_steps = std::clamp<std::size_t>(chunk_bytes / (sequence.batch * gates_bytes), 1,
                                               std::min(sequence.steps, max_chunk_steps));
         scratch_rows = keep ? 0 : pipeline ? a.rows : chunk_steps * sequence.batch;
@@ -133,10 +156,10 @@ void run_packed(const LayerKind& kind, const Sequence& sequence, const ForwardAr
                              a.y,
                              plan.keep ? a.cells : a.c,
                              plan.keep};
-    if (plan.pipeline) InputPipeline(*kind.kernels, layer, a.rows).run();
-    else
-        parallel(sequence.batch, min_batch_rows,
-                 [&](std::size_t begin, std::size_t end) { kind.kernels->forward(layer, begin, end, nullptr); });
+    const auto run = [&](const Part& part, StepListener* listener) { kind.kernels->forward(layer, part, listener); };
+    if (plan.split_units) UnitSplit().run(sequence, plan.split_units, run);
+    else if (plan.pipeline) InputPipeline(*kind.kernels, layer, a.rows).run();
+    else split_batch(sequence, run);
     copy_last_rows(sequence, a.rows, state_bytes, a.y, a.h);
     if (a.c && plan.keep) copy_last_rows(sequence, a.rows, state_bytes, a.cells, a.c);
 }
@@ -183,8 +206,9 @@ void run_backward(const LayerKind& kind, const Sequence& sequence, const Backwar
                               a.slopes,
                               a.dh,
                               a.dc};
-    parallel(sequence.batch, min_batch_rows,
-             [&](std::size_t begin, std::size_t end) { kind.kernels->backward(layer, begin, end); });
+    const auto run = [&](const Part& part, StepListener* listener) { kind.kernels->backward(layer, part, listener); };
+    if (const std::size_t units = units_of_first_thread(kind, sequence)) UnitSplit().run(sequence, units, run);
+    else split_batch(sequence, run);
 }
 
 void run_step(const LayerKind& kind, const StepArrays& a)

@@ -66,12 +66,12 @@ std::vector<T> outcome(const RecurrentKernels& k, Cell cell, Gates kind, int typ
                                y.data(),
                                has_cells ? cells.data() : nullptr,
                                true};
-    kernels.forward(forward, 0, 1, nullptr);
-    kernels.forward(forward, 1, batch, nullptr);
+    kernels.forward(forward, {0, 1, 0, hidden}, nullptr);
+    kernels.forward(forward, {1, batch, 0, hidden}, nullptr);
     LayerBackward backward{layer,       gates.data(),  y.data(),  has_cells ? cells.data() : nullptr,
                            grad.data(), slopes.data(), dh.data(), has_cells ? dc.data() : nullptr};
     backward.weights = of_slopes.data();
-    kernels.backward(backward, 0, batch);
+    kernels.backward(backward, {0, batch, 0, hidden}, nullptr);
 
     std::vector<T> all;
     for (const auto* part : {&y, &gates, &cells, &slopes, &dh, &dc}) all.insert(all.end(), part->begin(), part->end());

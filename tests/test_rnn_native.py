@@ -223,9 +223,9 @@ def test_inference_keeps_nothing(mode, monkeypatch) -> None:
     x = torch.randn(9, 3, 6)
     kept, forward = [], _rnn_kernels._forward
 
-    def watched(*arguments, keep):
+    def watched(*arguments, keep, packed=None):
         kept.append(keep)
-        return forward(*arguments, keep=keep)
+        return forward(*arguments, keep=keep, packed=packed)
 
     monkeypatch.setattr(_rnn_kernels, "_forward", watched)
     trained = module(x)

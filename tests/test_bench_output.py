@@ -47,6 +47,11 @@ DOCUMENTED = {
         None,
         "layer what batch hidden threads contender seconds spread speedup",
     ),
+    ("realtime_bench", "LAYOUT"): (
+        ["", "", "steps", "hidden", "µs/call", "of torch.nn's speed", "spread"],
+        None,
+        "layer steps hidden threads contender seconds spread speedup",
+    ),
     ("framework_bench", "LAYOUT"): (ARRAYS, None, ARRAY_KEYS),
     ("grid_bench", "LAYOUT"): (
         ["", "images/s in each round", "median", "grid's throughput"],
@@ -73,7 +78,7 @@ SMALLEST = {
     ),
     "recurrent_bench": (
         {"batch": [1], "hidden": [8], "layer_threads": 1, "simd": ["scalar"], "rounds": 2},
-        ["recurrent_bench.GATES_LAYOUT", "recurrent_bench.LAYERS_LAYOUT"],
+        ["recurrent_bench.GATES_LAYOUT", "recurrent_bench.LAYERS_LAYOUT", "realtime_bench.LAYOUT"],
     ),
     "jax_bench": ({"size": [16], "rounds": 2}, ["framework_bench.LAYOUT"]),
     "onnx_bench": ({"size": [16], "rounds": 2}, ["framework_bench.LAYOUT"]),
@@ -103,7 +108,8 @@ def instant_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     if importlib.util.find_spec("torch"):
         for place in ("torch_bench.measure", "training_step_bench.measure", "recurrent_bench.measure_loops"):
             monkeypatch.setattr(f"isrlu_lab.measure.{place}", measure)
-        monkeypatch.setattr("isrlu_lab.measure.recurrent_bench.measure", measure)
+        for place in ("recurrent_bench.measure", "realtime_bench.measure"):
+            monkeypatch.setattr(f"isrlu_lab.measure.{place}", measure)
         from isrlu_lab.measure import torch_bench
 
         monkeypatch.setitem(torch_bench.CONTENDERS, "formula compiled", lambda: torch_bench.paper)  # compiling is slow

@@ -141,6 +141,34 @@ def test_inputs_ahead_of_a_small_batch(mode, sizes, reverse) -> None:
 
 
 @both
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("sizes", [(1,) * 9, (2,) * 70, (2, 2, 2, 2, 1, 1)], ids=["one", "two", "packed"])
+def test_units_divided_between_two_threads(mode, sizes, reverse) -> None:
+    """Weights that are large for the batch: each of two threads computes half of the units, forward and backward."""
+    given = [t.detach() for t in tensors(mode, sizes, hidden=128, width=5, dtype=torch.float32)]
+    given = [(t / 10).requires_grad_() for t in given]
+    grads = [torch.randn(sum(sizes), 128)]
+    results = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            y = call(_rnn_kernels.layer, mode, "isru", sizes, reverse)(*given)
+            found = torch.autograd.grad(y[:1], given[: len(y)], grads)
+            with torch.no_grad():
+                results.append((*y, *call(_rnn_kernels.layer, mode, "isru", sizes, reverse)(*given), *found))
+    finally:
+        torch.set_num_threads(before)
+    formula = call(_rnn_formula.layer, mode, "isru", sizes, reverse)(*given)
+    expected = (*formula, *formula, *torch.autograd.grad(formula[:1], given[: len(formula)], grads))
+    states = 2 * len(formula)
+    for i, (alone, together, other) in enumerate(zip(*results, expected, strict=True)):
+        if i != states:  # the input's gradient is a product of PyTorch's
+            assert torch.equal(alone, together)
+        assert_near(alone, other, torch.float32, "gradient")
+
+
+@both
 def test_sees_weights_that_change_without_a_trace(mode) -> None:
     """Through .data, a NumPy view or an optimiser's step: nothing of a weight is kept from one call to the next."""
     module, x = LAYERS[mode](6, 19), torch.randn(9, 3, 6)
@@ -195,9 +223,9 @@ def test_inference_keeps_nothing(mode, monkeypatch) -> None:
     x = torch.randn(9, 3, 6)
     kept, forward = [], _rnn_kernels._forward
 
-    def watched(*arguments, keep):
+    def watched(*arguments, keep, packed=None):
         kept.append(keep)
-        return forward(*arguments, keep=keep)
+        return forward(*arguments, keep=keep, packed=packed)
 
     monkeypatch.setattr(_rnn_kernels, "_forward", watched)
     trained = module(x)

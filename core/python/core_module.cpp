@@ -42,6 +42,7 @@ NB_MODULE(_core, m)
     add_tensor_functions(m);
     add_activation_functions(m);
     add_recurrent_functions(m);
+    add_packed_weights(m);
 
     m.def("ufuncs", make_ufuncs, "Make NumPy ufuncs of all functions: {name: {method: ufunc}}.");
     m.def("register_bfloat16", register_bfloat16, "ufuncs"_a, "dtype"_a,

@@ -8,6 +8,7 @@
 
 #include "isa/dispatch.hpp"
 #include "python/names.hpp"
+#include "python/packed_weights.hpp"
 #include "python/torch_tensor.hpp"
 #include "recurrent/run_layer.hpp"
 
@@ -100,24 +101,30 @@ std::size_t width_of(nb::handle tensor)
     return view.shape(1);
 }
 
-// weights: (w_ih, w_hh, b_ih or None, b_hh or None), states: (h0 or None, c0 or None), last: (h, c or None),
+// weights: (w_ih, w_hh, b_ih or None, b_hh or None), or a PackedParameters in inference; states: (h0 or None, c0 or None), last: (h, c or None),
 // kept: (gates, cells or None), or (None, None) in inference.
-void recurrent_forward(int kernel, nb::handle batch_sizes, bool reverse, nb::handle x, nb::tuple weights,
+void recurrent_forward(int kernel, nb::handle batch_sizes, bool reverse, nb::handle x, nb::object weights,
                        nb::tuple states, nb::handle y, nb::tuple last, nb::tuple kept)
 {
     const Tensors tensors(kernel, x);
     const LayerKind kind = tensors.kind();
     const BatchSizes sizes(batch_sizes);
-    const std::size_t hidden = width_of(weights[1]), width = width_of(x), columns = kind.layout.columns * hidden;
+    const PackedWeights* packed =
+        nb::isinstance<PackedParameters>(weights) ? &nb::inst_ptr<PackedParameters>(weights)->weights() : nullptr;
+    const nb::object given = packed ? nb::make_tuple(nb::none(), nb::none(), nb::none(), nb::none()) : weights;
+    const std::size_t hidden = packed ? packed->hidden : width_of(given[1]), width = width_of(x);
+    if (packed && (packed->kind.kernels != kind.kernels || packed->width != width || !kept[0].is_none()))
+        throw std::invalid_argument("these packed weights belong to another kind of layer, or a gradient is wanted");
+    const std::size_t columns = kind.layout.columns * hidden;
     const Sequence sequence = sizes.sequence(hidden, reverse);
     const std::size_t state = sequence.batch * hidden, outputs = sizes.rows * hidden;
     const ForwardArrays arrays{sizes.rows,
                                width,
                                tensors.data(x, "x", sizes.rows * width),
-                               tensors.data(weights[0], "w_ih", columns * width),
-                               tensors.data(weights[1], "w_hh", columns * hidden),
-                               tensors.data(weights[2], "b_ih", columns),
-                               tensors.data(weights[3], "b_hh", columns),
+                               tensors.data(given[0], "w_ih", columns * width),
+                               tensors.data(given[1], "w_hh", columns * hidden),
+                               tensors.data(given[2], "b_ih", columns),
+                               tensors.data(given[3], "b_hh", columns),
                                tensors.data(states[0], "h0", state),
                                tensors.data(states[1], "c0", state),
                                tensors.data(y, "y", outputs),
@@ -126,7 +133,8 @@ void recurrent_forward(int kernel, nb::handle batch_sizes, bool reverse, nb::han
                                tensors.data(kept[0], "gates", 4 * outputs),
                                tensors.data(kept[1], "cells", outputs)};
     const nb::gil_scoped_release release;
-    run_forward(kind, sequence, arrays);
+    if (packed) run_forward(*packed, sequence, arrays);
+    else run_forward(kind, sequence, arrays);
 }
 
 // w_hh None: the caller multiplies the slopes with it. kept: (y, gates, cells or None). grads: (grad_y, grad_h, grad_c

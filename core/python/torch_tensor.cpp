@@ -32,6 +32,7 @@ struct Torch {
 // Names of attributes and methods, interned.
 struct Names {
     PyObject *requires_grad, *is_leaf, *is_view, *is_neg, *is_zero, *is_inference, *current_level, *clone;
+    PyObject *version, *new_empty;
 } names;
 
 bool find_type(const dltensor& t, Type& type)
@@ -100,7 +101,8 @@ bool connect_torch(const nb::dict& found, nb::object exchange)
     torch.forward_ad = take("forward_ad");
     const auto intern = PyUnicode_InternFromString;
     names = {intern("requires_grad"),  intern("is_leaf"),      intern("_is_view"),       intern("is_neg"),
-             intern("_is_zerotensor"), intern("is_inference"), intern("_current_level"), intern("clone")};
+             intern("_is_zerotensor"), intern("is_inference"), intern("_current_level"), intern("clone"),
+             intern("_version"),       intern("new_empty")};
     torch.describe = table->describe;
     return true;
 }
@@ -158,6 +160,16 @@ PyObject* empty_like(PyObject* x, const TensorView& like, TensorView& view)
     if (y && (!describe(y, view) || !same_layout(like, view))) Py_CLEAR(y);
     return y;
 }
+PyObject* new_empty(PyObject* x, const std::vector<std::size_t>& shape, TensorView& view)
+{
+    PyObject* sizes = PyTuple_New(static_cast<Py_ssize_t>(shape.size()));
+    for (std::size_t i = 0; sizes && i < shape.size(); ++i)
+        PyTuple_SetItem(sizes, static_cast<Py_ssize_t>(i), PyLong_FromSize_t(shape[i]));
+    PyObject* y = sizes ? PyObject_CallMethodObjArgs(x, names.new_empty, sizes, nullptr) : nullptr;
+    Py_XDECREF(sizes);
+    if (y && (!describe(y, view) || !is_contiguous(view))) Py_CLEAR(y);
+    return y;
+}
 PyObject* clone(PyObject* x) { return PyObject_CallMethodObjArgs(x, names.clone, nullptr); }
 
 bool is_observed()
@@ -168,6 +180,15 @@ bool is_observed()
 bool is_transformed() { return call(torch.transforms) != 0; }
 bool is_grad_enabled() { return call(torch.is_grad_enabled) != 0; }
 bool requires_grad(PyObject* x) { return attribute(x, names.requires_grad) != 0; }
+
+long long version_of(PyObject* x)
+{
+    PyObject* version = PyObject_GetAttr(x, names.version);
+    const long long count = version ? PyLong_AsLongLong(version) : -1;
+    Py_XDECREF(version);
+    PyErr_Clear();
+    return count;
+}
 
 bool may_be_overwritten(PyObject* x, const TensorView& view, bool wants_grad)
 {

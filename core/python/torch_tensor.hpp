@@ -7,6 +7,8 @@
 // 16 elements.
 #pragma once
 
+#include <vector>
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
@@ -36,12 +38,15 @@ bool describe(PyObject* x, TensorView& view);
 // Python error.
 PyObject* empty_like(PyObject* x, const TensorView& like, TensorView& view);
 PyObject* clone(PyObject* x);  // dense
+// A new contiguous tensor of x's dtype. Null as above.
+PyObject* new_empty(PyObject* x, const std::vector<std::size_t>& shape, TensorView& view);
 
 // Whether a dispatch mode, a tracer or a forward-mode level wants to see the formula.
 bool is_observed();
 bool is_transformed();  // by torch.func
 bool is_grad_enabled();
 bool requires_grad(PyObject* x);
+long long version_of(PyObject* x);  // PyTorch's count of x's in-place changes; -1 for an inference tensor
 
 // Whether a kernel may write into x, of which autograd wants a gradient or not.
 bool may_be_overwritten(PyObject* x, const TensorView& view, bool wants_grad);
@@ -79,5 +84,6 @@ void add_fast_function(nanobind::module_& m, const char* name, FastCall f, const
 void add_tensor_functions(nanobind::module_& m);
 void add_activation_functions(nanobind::module_& m);
 void add_recurrent_functions(nanobind::module_& m);
+void add_packed_weights(nanobind::module_& m);
 
 }  // namespace isrlu

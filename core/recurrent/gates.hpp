@@ -112,12 +112,14 @@ template <class T, std::size_t A, std::size_t B> Fields<T, A + B> join(const Fie
     return both;
 }
 
+// Both cells: rows are `hidden` elements (states) or 4 hidden (gates) apart, and the first `units` units of each are
+// computed.
 template <Gates K, class T, class Isa> struct LstmCell {
     using V = vec<T, Isa>;
 
     // gates: columns i f g o. Arguments of s and t on entry; if `keep`, their outputs on return.
-    static void forward(std::size_t rows, std::size_t hidden, T* gates, const T* h, const T* c, T* new_h, T* new_c,
-                        bool keep)
+    static void forward(std::size_t rows, std::size_t hidden, std::size_t units, T* gates, const T* h, const T* c,
+                        T* new_h, T* new_c, bool keep)
     {
         static_cast<void>(h);  // already part of the gates' arguments
         const GateFunctions<K, V> functions;
@@ -131,18 +133,18 @@ template <Gates K, class T, class Isa> struct LstmCell {
         const auto gate = all_columns(gates, hidden);
         const auto in = join(all_columns<const T>(gates, hidden), Fields<const T, 1>{{{c, hidden}}});
         if (keep)
-            return each_unit<V>(step, rows, hidden, in, join(Fields<T, 2>{{{new_h, hidden}, {new_c, hidden}}}, gate));
+            return each_unit<V>(step, rows, units, in, join(Fields<T, 2>{{{new_h, hidden}, {new_c, hidden}}}, gate));
         const auto states_only = [step](const std::array<V, 5>& x) {
             const auto y = step(x);
             return std::array<V, 2>{y[0], y[1]};
         };
-        each_unit<V>(states_only, rows, hidden, in, Fields<T, 2>{Field<T>{new_h, hidden}, {new_c, hidden}});
+        each_unit<V>(states_only, rows, units, in, Fields<T, 2>{Field<T>{new_h, hidden}, {new_c, hidden}});
     }
 
     // slopes: gradients of the gates' arguments. dh, dc: on entry the gradients of h' and c' from later steps; on
     // return those of h and c, dh without the product slopes * W_hh, which the caller adds.
-    static void backward(std::size_t rows, std::size_t hidden, const T* gates, const T* h, const T* c, const T* new_c,
-                         const T* grad_y, T* slopes, T* dh, T* dc)
+    static void backward(std::size_t rows, std::size_t hidden, std::size_t units, const T* gates, const T* h,
+                         const T* c, const T* new_c, const T* grad_y, T* slopes, T* dh, T* dc)
     {
         static_cast<void>(h);
         const GateFunctions<K, V> functions;
@@ -160,7 +162,7 @@ template <Gates K, class T, class Isa> struct LstmCell {
         const auto in =
             join(all_columns(gates, hidden),
                  Fields<const T, 5>{{{c, hidden}, {new_c, hidden}, {grad_y, hidden}, {dh, hidden}, {dc, hidden}}});
-        each_unit<V>(step, rows, hidden, in,
+        each_unit<V>(step, rows, units, in,
                      join(all_columns(slopes, hidden), Fields<T, 2>{{{dh, hidden}, {dc, hidden}}}));
     }
 };
@@ -169,7 +171,8 @@ template <Gates K, class T, class Isa> struct GruCell {
     using V = vec<T, Isa>;
 
     // gates: columns q r z n. On entry n holds the input's part of its argument.
-    static void forward(std::size_t rows, std::size_t hidden, T* gates, const T* h, const T*, T* new_h, T*, bool keep)
+    static void forward(std::size_t rows, std::size_t hidden, std::size_t units, T* gates, const T* h, const T*,
+                        T* new_h, T*, bool keep)
     {
         const GateFunctions<K, V> functions;
         const auto step = [functions](const std::array<V, 5>& in) {
@@ -179,15 +182,15 @@ template <Gates K, class T, class Isa> struct GruCell {
         };
         const auto in = join(all_columns<const T>(gates, hidden), Fields<const T, 1>{{{h, hidden}}});
         if (keep)
-            return each_unit<V>(step, rows, hidden, in,
+            return each_unit<V>(step, rows, units, in,
                                 Fields<T, 4>{Field<T>{new_h, hidden}, column(gates, hidden, gru::r),
                                              column(gates, hidden, gru::z), column(gates, hidden, gru::n)});
-        each_unit<V>([step](const std::array<V, 5>& x) { return std::array<V, 1>{step(x)[0]}; }, rows, hidden, in,
+        each_unit<V>([step](const std::array<V, 5>& x) { return std::array<V, 1>{step(x)[0]}; }, rows, units, in,
                      Fields<T, 1>{Field<T>{new_h, hidden}});
     }
 
-    static void backward(std::size_t rows, std::size_t hidden, const T* gates, const T* h, const T*, const T*,
-                         const T* grad_y, T* slopes, T* dh, T*)
+    static void backward(std::size_t rows, std::size_t hidden, std::size_t units, const T* gates, const T* h, const T*,
+                         const T*, const T* grad_y, T* slopes, T* dh, T*)
     {
         const GateFunctions<K, V> functions;
         const auto step = [functions](const std::array<V, 7>& in) {
@@ -199,7 +202,7 @@ template <Gates K, class T, class Isa> struct GruCell {
         };
         const auto in =
             join(all_columns(gates, hidden), Fields<const T, 3>{{{h, hidden}, {grad_y, hidden}, {dh, hidden}}});
-        each_unit<V>(step, rows, hidden, in, join(all_columns(slopes, hidden), Fields<T, 1>{{{dh, hidden}}}));
+        each_unit<V>(step, rows, units, in, join(all_columns(slopes, hidden), Fields<T, 1>{{{dh, hidden}}}));
     }
 };
 

@@ -36,13 +36,15 @@ public:
           rows_(rows),
           chunks_((rows + chunk_rows - 1) / chunk_rows),
           done_(new std::atomic<bool>[chunks_]())
-    {}
+    {
+        multiplies_inputs = true;
+    }
 
     // Runs the whole layer.
     void run()
     {
         parallel(2, 1, [this](std::size_t begin, std::size_t end) {
-            if (begin == 0) kernels_.forward(layer_, 0, layer_.batch, this);
+            if (begin == 0) kernels_.forward(layer_, {0, layer_.batch, 0, layer_.hidden}, this);
             if (end == 2)
                 while (multiply_next_chunk()) continue;
         });

@@ -53,12 +53,16 @@ struct Layer : Sequence {
     const void* weights;
     const void *h0, *c0;  // [batch, hidden]
 };
+constexpr std::size_t max_chunk_steps = 64;
 struct LayerForward : Layer {
     std::size_t width;  // elements of an input row
     const void* x;  // [rows, width]
     const void* input_weights;  // W_ih, packed
     const void* biases;  // [4 hidden]: initial value of a row of gates
-    void* gates;  // [rows, 4 hidden]: if `keep`, the gates' outputs on return
+    // If `keep`: [rows, 4 hidden], the gates' outputs on return. The same if a listener multiplies the inputs. Else
+    // [chunk_steps * batch, 4 hidden], of which batch rows [begin, end) use those from chunk_steps * begin on.
+    void* gates;
+    std::size_t chunk_steps;  // the inputs of so many steps are multiplied at once; at most max_chunk_steps
     void* y;  // [rows, hidden]
     // LSTM. If `keep`: [rows, hidden], all cell states on return. Else [batch, hidden]: c0 on entry, the last cell
     // states on return.
@@ -71,21 +75,30 @@ struct LayerBackward : Layer {
     void *dh, *dc;  // [batch, hidden]: gradients of the last states on entry, of the initial states on return
 };
 
-// Is told before each step of a forward pass which rows of all steps it reads.
+// What one thread does of a layer: rows [begin, end) of the batch, units [first_unit, last_unit) of each row. Less than
+// all units are whole panels of every column: see Packing::panel.
+struct Part {
+    std::size_t begin, end, first_unit, last_unit;
+};
+
+// Is called in every step of a Part.
 class StepListener {
 public:
-    virtual void before_step(std::size_t begin, std::size_t end) = 0;
+    bool multiplies_inputs = false;  // before_step does, for all units
+    virtual void before_step(std::size_t, std::size_t) {}  // forward: these rows of all steps are read next
+    // This part's outputs (forward), or slopes (backward), are written; those of all units are read next.
+    virtual void after_units() {}
 
 protected:
     ~StepListener() = default;
 };
 
-// The kernels of one cell, kind of gates and type. [begin, end) are rows of the batch, in multiply_input of all steps.
+// The kernels of one cell, kind of gates and type. A listener may be null.
 struct Recurrence {
     void (*add_biases)(std::size_t hidden, const void* b_ih, const void* b_hh, void* row);
-    void (*multiply_input)(const LayerForward&, std::size_t begin, std::size_t end);
-    void (*forward)(const LayerForward&, std::size_t begin, std::size_t end, StepListener* listener);  // or null
-    void (*backward)(const LayerBackward&, std::size_t begin, std::size_t end);
+    void (*multiply_input)(const LayerForward&, std::size_t begin, std::size_t end);  // rows of all steps
+    void (*forward)(const LayerForward&, const Part&, StepListener* listener);
+    void (*backward)(const LayerBackward&, const Part&, StepListener* listener);
     // The gates' arguments of one step, from W_ih x and W_hh h, which include the biases.
     void (*join_products)(std::size_t rows, std::size_t hidden, const void* input, const void* state, void* gates);
     // The gates and the new states of one step. gates: [rows, 4 hidden]. States: [rows, hidden].
@@ -97,9 +110,11 @@ struct Recurrence {
 // or, transposed, with gradients (a sum over W's rows, depth = rows). Row i of the packed matrix is
 // row (i + first_row) % rows of W.
 struct Packing {
+    std::size_t panel;  // columns
+    std::size_t (*panels)(std::size_t columns);
     std::size_t (*size)(std::size_t depth, std::size_t columns);  // elements
     void (*pack)(const void* weights, std::size_t rows, std::size_t width, std::size_t first_row, bool transposed,
-                 void* packed);
+                 std::size_t first_panel, std::size_t last_panel, void* packed);
 };
 
 // The recurrent kernels of one instruction set.

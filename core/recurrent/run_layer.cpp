@@ -1,10 +1,12 @@
 #include "recurrent/run_layer.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "activation/threaded.hpp"
 #include "recurrent/input_pipeline.hpp"
 #include "recurrent/scratch.hpp"
+#include "recurrent/unit_split.hpp"
 
 namespace isrlu {
 namespace {
@@ -13,6 +15,13 @@ namespace {
 constexpr std::size_t min_batch_rows = 4;  // rows of a batch: every thread reads all weights, too much for fewer rows
 constexpr std::size_t min_step_units = 8192;  // hidden units of one step, over all its rows
 constexpr std::size_t min_product_bytes = std::size_t(2) << 20;  // bytes of gates * elements of an input row
+constexpr std::size_t min_packed_bytes = std::size_t(128) << 10;  // of weights
+
+// Two threads divide the units if W_hh has at least so many bytes for each row of the batch, and the steps are not few.
+constexpr std::size_t split_bytes_per_row = std::size_t(128) << 10, min_split_steps = 4;
+
+// Bytes of the gates of one chunk of steps.
+constexpr std::size_t chunk_bytes = std::size_t(512) << 10;
 
 // W_ih or W_hh [columns * hidden, width], to be packed. transposed: for the product with gradients.
 struct Weights {
@@ -29,7 +38,10 @@ struct Weights {
     const void* pack(Scratch& scratch) const
     {
         void* packed = scratch.take(bytes());
-        kind.packing->pack(weight, rows, width, first_row, transposed, packed);
+        const std::size_t panels = kind.packing->panels(transposed ? width : rows);
+        parallel(panels, 1 + min_packed_bytes * panels / bytes(), [&](std::size_t first, std::size_t last) {
+            kind.packing->pack(weight, rows, width, first_row, transposed, first, last, packed);
+        });
         return packed;
     }
 };
@@ -68,41 +80,116 @@ void copy_last_rows(const Sequence& sequence, std::size_t rows, std::size_t byte
     }
 }
 
+// The packed weights of a forward pass.
+struct PackedLayer {
+    const void *input, *state, *biases;
+};
+std::size_t packed_bytes(const LayerKind& kind, std::size_t hidden, std::size_t width)
+{
+    return state_weights(kind, nullptr, hidden, false).bytes() + input_weights(kind, nullptr, hidden, width).bytes() +
+           Scratch::round_up(4 * hidden * kind.element_size);
+}
+PackedLayer pack(const LayerKind& kind, std::size_t hidden, std::size_t width, const void* w_ih, const void* w_hh,
+                 const void* b_ih, const void* b_hh, Scratch& scratch)
+{
+    void* biases = scratch.take(4 * hidden * kind.element_size);
+    kind.kernels->add_biases(hidden, b_ih, b_hh, biases);
+    return {input_weights(kind, w_ih, hidden, width).pack(scratch),
+            state_weights(kind, w_hh, hidden, false).pack(scratch), biases};
+}
+
+// Units of the first of two threads that divide them, or 0 if threads divide the rows of the batch.
+std::size_t units_of_first_thread(const LayerKind& kind, const Sequence& sequence)
+{
+    const std::size_t panel = kind.packing->panel,
+                      weight_bytes = 4 * sequence.hidden * sequence.hidden * kind.element_size;
+    if (sequence.hidden % panel || sequence.hidden < 2 * panel || sequence.steps < min_split_steps) return 0;
+    if (sequence.batch * split_bytes_per_row > weight_bytes) return 0;
+    return sequence.hidden / panel / 2 * panel;
+}
+// Each thread takes some rows of the batch through the whole sequence.
+template <class F> void split_batch(const Sequence& sequence, F run)
+{
+    parallel(sequence.batch, min_batch_rows, [&](std::size_t begin, std::size_t end) {
+        run(Part{begin, end, 0, sequence.hidden}, static_cast<StepListener*>(nullptr));
+    });
+}
+
+// How a forward pass is divided.
+struct ForwardPlan {
+    bool keep, pipeline;
+    std::size_t split_units, gates_bytes, states_bytes, chunk_steps, scratch_rows;
+
+    ForwardPlan(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& a)
+        : keep(a.gates != nullptr),
+          split_units(units_of_first_thread(kind, sequence)),
+          gates_bytes(4 * sequence.hidden * kind.element_size),
+          states_bytes(sequence.batch * sequence.hidden * kind.element_size)
+    {
+        pipeline =
+            !split_units && sequence.batch <= min_batch_rows && a.rows * gates_bytes * a.width >= min_product_bytes;
+        chunk_steps = std::clamp<std::size_t>(chunk_bytes / (sequence.batch * gates_bytes), 1,
+                                              std::min(sequence.steps, max_chunk_steps));
+        scratch_rows = keep ? 0 : pipeline ? a.rows : chunk_steps * sequence.batch;
+    }
+};
+std::size_t forward_bytes(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& a)
+{
+    const ForwardPlan plan(kind, sequence, a);
+    return Scratch::round_up(plan.states_bytes) + plan.scratch_rows * plan.gates_bytes;
+}
+
+void run_packed(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& a, const PackedLayer& weights,
+                Scratch& scratch)
+{
+    const ForwardPlan plan(kind, sequence, a);
+    const std::size_t state_bytes = sequence.hidden * kind.element_size;
+    const InitialStates initial(a.h0, a.c0, plan.states_bytes, scratch);
+    if (a.c && !plan.keep) std::memcpy(a.c, initial.c0, plan.states_bytes);
+    const LayerForward layer{{sequence, weights.state, initial.h0, initial.c0},
+                             a.width,
+                             a.x,
+                             weights.input,
+                             weights.biases,
+                             plan.keep ? a.gates : scratch.take(plan.scratch_rows * plan.gates_bytes),
+                             plan.chunk_steps,
+                             a.y,
+                             plan.keep ? a.cells : a.c,
+                             plan.keep};
+    const auto run = [&](const Part& part, StepListener* listener) { kind.kernels->forward(layer, part, listener); };
+    if (plan.split_units) UnitSplit().run(sequence, plan.split_units, run);
+    else if (plan.pipeline) InputPipeline(*kind.kernels, layer, a.rows).run();
+    else split_batch(sequence, run);
+    copy_last_rows(sequence, a.rows, state_bytes, a.y, a.h);
+    if (a.c && plan.keep) copy_last_rows(sequence, a.rows, state_bytes, a.cells, a.c);
+}
+
 }  // namespace
+
+PackedWeights::PackedWeights(const LayerKind& k, std::size_t hidden_size, std::size_t input_size, const void* w_ih,
+                             const void* w_hh, const void* b_ih, const void* b_hh)
+    : kind(k),
+      hidden(hidden_size),
+      width(input_size),
+      memory_(Scratch::owned(packed_bytes(k, hidden_size, input_size)))
+{
+    const PackedLayer packed = pack(kind, hidden, width, w_ih, w_hh, b_ih, b_hh, memory_);
+    input = packed.input;
+    state = packed.state;
+    biases = packed.biases;
+}
 
 void run_forward(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& a)
 {
-    const bool keep = a.gates != nullptr;
-    const std::size_t gates_bytes = 4 * sequence.hidden * kind.element_size,
-                      state_bytes = sequence.hidden * kind.element_size;
-    const std::size_t states_bytes = sequence.batch * state_bytes;
-    const Weights of_state = state_weights(kind, a.w_hh, sequence.hidden, false);
-    const Weights of_input = input_weights(kind, a.w_ih, sequence.hidden, a.width);
-    Scratch scratch(of_state.bytes() + of_input.bytes() + Scratch::round_up(gates_bytes) +
-                    Scratch::round_up(states_bytes) + (keep ? 0 : a.rows * gates_bytes));
-    const InitialStates initial(a.h0, a.c0, states_bytes, scratch);
-    void* biases = scratch.take(gates_bytes);
-    kind.kernels->add_biases(sequence.hidden, a.b_ih, a.b_hh, biases);
-    if (a.c && !keep) std::memcpy(a.c, initial.c0, states_bytes);
-    const LayerForward layer{{sequence, of_state.pack(scratch), initial.h0, initial.c0},
-                             a.width,
-                             a.x,
-                             of_input.pack(scratch),
-                             biases,
-                             keep ? a.gates : scratch.take(a.rows * gates_bytes),
-                             a.y,
-                             keep ? a.cells : a.c,
-                             keep};
-    if (sequence.batch <= min_batch_rows && a.rows * gates_bytes * a.width >= min_product_bytes)
-        InputPipeline(*kind.kernels, layer, a.rows).run();
-    else {
-        parallel(a.rows, 1 + min_product_bytes / (gates_bytes * a.width),
-                 [&](std::size_t begin, std::size_t end) { kind.kernels->multiply_input(layer, begin, end); });
-        parallel(sequence.batch, min_batch_rows,
-                 [&](std::size_t begin, std::size_t end) { kind.kernels->forward(layer, begin, end, nullptr); });
-    }
-    copy_last_rows(sequence, a.rows, state_bytes, a.y, a.h);
-    if (a.c && keep) copy_last_rows(sequence, a.rows, state_bytes, a.cells, a.c);
+    Scratch scratch(packed_bytes(kind, sequence.hidden, a.width) + forward_bytes(kind, sequence, a));
+    run_packed(kind, sequence, a, pack(kind, sequence.hidden, a.width, a.w_ih, a.w_hh, a.b_ih, a.b_hh, scratch),
+               scratch);
+}
+
+void run_forward(const PackedWeights& weights, const Sequence& sequence, const ForwardArrays& a)
+{
+    Scratch scratch(forward_bytes(weights.kind, sequence, a));
+    run_packed(weights.kind, sequence, a, {weights.input, weights.state, weights.biases}, scratch);
 }
 
 void run_backward(const LayerKind& kind, const Sequence& sequence, const BackwardArrays& a)
@@ -119,8 +206,9 @@ void run_backward(const LayerKind& kind, const Sequence& sequence, const Backwar
                               a.slopes,
                               a.dh,
                               a.dc};
-    parallel(sequence.batch, min_batch_rows,
-             [&](std::size_t begin, std::size_t end) { kind.kernels->backward(layer, begin, end); });
+    const auto run = [&](const Part& part, StepListener* listener) { kind.kernels->backward(layer, part, listener); };
+    if (const std::size_t units = units_of_first_thread(kind, sequence)) UnitSplit().run(sequence, units, run);
+    else split_batch(sequence, run);
 }
 
 void run_step(const LayerKind& kind, const StepArrays& a)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "recurrent/layer.hpp"
+#include "recurrent/scratch.hpp"
 
 namespace isrlu {
 
@@ -21,6 +22,21 @@ inline LayerKind layer_kind(const Kernels& set, Cell cell, Gates gates, Type typ
             layout_of(cell), type_sizes[t]};
 }
 
+// W_ih, W_hh and the biases of a layer in one direction, packed once for many calls of run_forward. Constant: several
+// threads may use one.
+class PackedWeights {
+public:
+    PackedWeights(const LayerKind& kind, std::size_t hidden, std::size_t width, const void* w_ih, const void* w_hh,
+                  const void* b_ih, const void* b_hh);
+
+    const LayerKind kind;
+    const std::size_t hidden, width;
+    const void *input, *state, *biases;
+
+private:
+    Scratch memory_;
+};
+
 // All arrays are dense. Null for what a layer does not have: biases, initial states (then zeros), cell states (GRU).
 struct ForwardArrays {
     std::size_t rows, width;  // of x: rows of all steps, elements of a row
@@ -30,6 +46,8 @@ struct ForwardArrays {
     void *gates, *cells;  // [rows, 4 hidden] and [rows, hidden]: for the backward pass; null in inference
 };
 void run_forward(const LayerKind& kind, const Sequence& sequence, const ForwardArrays& arrays);
+// In inference; w_ih, w_hh and the biases of `arrays` are not read.
+void run_forward(const PackedWeights& weights, const Sequence& sequence, const ForwardArrays& arrays);
 
 struct BackwardArrays {
     const void* w_hh;  // null: the caller multiplies the slopes by it, as for a single step

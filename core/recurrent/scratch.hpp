@@ -1,7 +1,7 @@
-// Temporary memory for one call, handed out in pieces that are aligned to cache lines.
+// Memory that is handed out in pieces aligned to cache lines: temporary, for one call, or owned.
 //
-// A thread keeps its memory, up to 32 MB, from call to call. Fresh memory causes a page fault every 4 KB, which costs
-// more than the work on it.
+// A thread keeps its temporary memory, up to 32 MB, from call to call. Fresh memory causes a page fault every 4 KB, which
+// costs more than the work on it.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,7 @@ public:
         }
         next_ = static_cast<char*>(large_ ? large_.get() : kept.get());
     }
+    static Scratch owned(std::size_t bytes) { return Scratch(allocate(bytes)); }
     void* take(std::size_t bytes) { return std::exchange(next_, next_ + round_up(bytes)); }
     static std::size_t round_up(std::size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
 
@@ -35,6 +36,8 @@ private:
     };
     using Memory = std::unique_ptr<void, Free>;
     static Memory allocate(std::size_t bytes) { return Memory(::operator new(bytes, std::align_val_t(line_bytes))); }
+
+    explicit Scratch(Memory memory) : large_(std::move(memory)), next_(static_cast<char*>(large_.get())) {}
 
     Memory large_;
     char* next_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "recurrent/gates.hpp"
 #include "recurrent/product.hpp"
@@ -43,6 +44,7 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
     using Kernel = std::conditional_t<C == Cell::lstm, LstmCell<K, T, Isa>, GruCell<K, T, Isa>>;
     using P = Product<T, Isa>;
     static constexpr GateLayout layout = layout_of(C);
+    static constexpr std::size_t max_block_rows = 192;  // of the batch: their gates and states stay in the L2 cache
 
     // Calls f(begin, end, previous h, previous c) for the rows with previous states and for those with initial states.
     template <class F> static void each_row_range(const Step& s, const T* y, const T* cells, const Layer& layer, F f)
@@ -86,20 +88,41 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
         }
     }
 
-    // gates = biases + W_ih x for the rows [begin, end).
+    // The part's units of `blocks` columns of c.
+    static void multiply(const typename P::Factors& f, std::size_t blocks, const Part& part, std::size_t hidden,
+                         const typename P::Rows* ranges, std::size_t count, bool last_panel_first = false)
+    {
+        if (part.last_unit - part.first_unit == hidden)
+            return P::add(f, ranges, count, 0, P::panels(f.columns), last_panel_first);
+        for (std::size_t i = 0; i < blocks; ++i) {
+            const std::size_t block = (last_panel_first ? blocks - 1 - i : i) * hidden;
+            P::add(f, ranges, count, (block + part.first_unit) / P::panel, (block + part.last_unit) / P::panel,
+                   last_panel_first);
+        }
+    }
+
+    // gates = biases + W_ih x for ranges of rows of x and of gates.
+    static void multiply_input(const LayerForward& layer, const Part& part, typename P::Rows* ranges, std::size_t count)
+    {
+        const std::size_t hidden = layer.hidden, first = layout.first_input * hidden;
+        const std::size_t units = part.last_unit - part.first_unit;
+        const T* biases = static_cast<const T*>(layer.biases);
+        for (std::size_t i = 0; i < count; ++i) {
+            if constexpr (layout.first_input == 1)  // a column to which the input adds nothing
+                for (std::size_t row = 0; row < ranges[i].count; ++row)
+                    std::memcpy(ranges[i].c + row * 4 * hidden + part.first_unit, biases + part.first_unit,
+                                units * sizeof(T));
+            ranges[i].c += first;
+        }
+        multiply({layer.width, layout.columns * hidden, static_cast<const T*>(layer.input_weights), layer.width,
+                  4 * hidden, biases + first},
+                 layout.columns, part, hidden, ranges, count);
+    }
     static void multiply_input(const LayerForward& layer, std::size_t begin, std::size_t end)
     {
-        const std::size_t row_size = 4 * layer.hidden;
-        const T* x = static_cast<const T*>(layer.x);
-        T* gates = static_cast<T*>(layer.gates);
-        for (std::size_t first = begin, last; first < end; first = last) {
-            last = std::min(first + P::row_block, end);
-            for (std::size_t row = first; row < last; ++row)
-                std::memcpy(gates + row * row_size, layer.biases, row_size * sizeof(T));
-            P::add(last - first, layer.width, layout.columns * layer.hidden, x + first * layer.width, layer.width,
-                   static_cast<const T*>(layer.input_weights),
-                   gates + first * row_size + layout.first_input * layer.hidden, row_size);
-        }
+        typename P::Rows rows{end - begin, static_cast<const T*>(layer.x) + begin * layer.width,
+                              static_cast<T*>(layer.gates) + begin * 4 * layer.hidden};
+        multiply_input(layer, {0, layer.batch, 0, layer.hidden}, &rows, 1);
     }
 
     // The next step's row comes from another thread's cache. An address outside of the array does no harm.
@@ -110,44 +133,109 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
 #endif
     }
 
-    static void forward(const LayerForward& layer, std::size_t begin, std::size_t end, StepListener* listener)
+    static void forward(const LayerForward& layer, const Part& part, StepListener* listener)
     {
-        const std::size_t hidden = layer.hidden;
-        T *y = static_cast<T*>(layer.y), *cells = static_cast<T*>(layer.cells), *gates = static_cast<T*>(layer.gates);
+        for (std::size_t begin = part.begin, end; begin < part.end; begin = end) {
+            end = std::min(begin + max_block_rows, part.end);
+            forward_block(layer, {begin, end, part.first_unit, part.last_unit}, listener);
+        }
+    }
+
+    // Chunk by chunk: the inputs of a few steps, then these steps. The gates' arguments stay in the cache meanwhile.
+    static void forward_block(const LayerForward& layer, const Part& part, StepListener* listener)
+    {
+        const std::size_t row_size = 4 * layer.hidden;
+        const bool has_inputs = listener && listener->multiplies_inputs;
+        T* const gates = static_cast<T*>(layer.gates);
+        std::array<Step, max_chunk_steps> steps;
+        std::array<T*, max_chunk_steps> gates_of;  // of row step.begin
+        std::size_t count = 0;
         bool last_panel_first = false;  // alternates: see product.hpp
-        each_step(layer, begin, end, false, [&](const Step& s) {
-            if (listener) listener->before_step(s.row + s.begin, s.row + s.end);
-            each_row_range(s, y, cells, layer, [&](std::size_t first, std::size_t last, const T* h, const T* c) {
-                const std::size_t row = s.row + first, rows = last - first;
-                T* g = gates + row * 4 * hidden;
-                if (listener && rows == 1) prefetch(layer.reverse ? g - 4 * hidden : g + 4 * hidden, 4 * hidden);
-                P::add(rows, hidden, layout.columns * hidden, h, hidden, static_cast<const T*>(layer.weights),
-                       g + layout.first_state * hidden, 4 * hidden, last_panel_first);
-                T* state = cells ? cells + (layer.keep ? row : first) * hidden : nullptr;
-                Kernel::forward(rows, hidden, g, h, layer.keep ? c : state, y + row * hidden, state, layer.keep);
-            });
-            last_panel_first = !last_panel_first;
+        const auto run_chunk = [&] {
+            for (std::size_t i = 0; i < count; ++i) {
+                const std::size_t slot = layer.reverse ? count - 1 - i : i;  // in the order of x
+                const std::size_t row = layer.keep || has_inputs
+                                            ? steps[i].row + part.begin
+                                            : layer.chunk_steps * part.begin + slot * (part.end - part.begin);
+                gates_of[i] = gates + row * row_size;
+            }
+            if (!has_inputs) multiply_inputs_of(layer, part, count, steps.data(), gates_of.data());
+            for (std::size_t i = 0; i < count; ++i, last_panel_first = !last_panel_first) {
+                if (listener) listener->before_step(steps[i].row + part.begin, steps[i].row + steps[i].end);
+                one_step(layer, part, steps[i], gates_of[i], last_panel_first, has_inputs);
+                if (listener) listener->after_units();
+            }
+            count = 0;
+        };
+        each_step(layer, part.begin, part.end, false, [&](const Step& s) {
+            steps[count++] = s;
+            if (count == layer.chunk_steps) run_chunk();
+        });
+        if (count) run_chunk();
+    }
+
+    static void multiply_inputs_of(const LayerForward& layer, const Part& part, std::size_t count, const Step* steps,
+                                   T* const* gates)
+    {
+        std::array<typename P::Rows, max_chunk_steps> ranges;
+        std::size_t used = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::size_t k = layer.reverse ? count - 1 - i : i;
+            const Step& s = steps[k];
+            const T* x = static_cast<const T*>(layer.x) + (s.row + s.begin) * layer.width;
+            if (used) {
+                auto& last = ranges[used - 1];
+                if (last.a + last.count * layer.width == x && last.c + last.count * 4 * layer.hidden == gates[k]) {
+                    last.count += s.end - s.begin;
+                    continue;
+                }
+            }
+            ranges[used++] = {s.end - s.begin, x, gates[k]};
+        }
+        multiply_input(layer, part, ranges.data(), used);
+    }
+
+    // gates: of row s.begin, with the input's part of the gates' arguments
+    static void one_step(const LayerForward& layer, const Part& part, const Step& s, T* gates, bool last_panel_first,
+                         bool from_elsewhere)
+    {
+        const std::size_t hidden = layer.hidden, u = part.first_unit;
+        T *y = static_cast<T*>(layer.y), *cells = static_cast<T*>(layer.cells);
+        each_row_range(s, y, cells, layer, [&](std::size_t first, std::size_t last, const T* h, const T* c) {
+            const std::size_t row = s.row + first, count = last - first;
+            T* g = gates + (first - s.begin) * 4 * hidden;
+            if (from_elsewhere && count == 1) prefetch(layer.reverse ? g - 4 * hidden : g + 4 * hidden, 4 * hidden);
+            const typename P::Rows rows{count, h, g + layout.first_state * hidden};
+            multiply({hidden, layout.columns * hidden, static_cast<const T*>(layer.weights), hidden, 4 * hidden},
+                     layout.columns, part, hidden, &rows, 1, last_panel_first);
+            T* state = cells ? cells + (layer.keep ? row : first) * hidden + u : nullptr;
+            Kernel::forward(count, hidden, part.last_unit - u, g + u, h + u, layer.keep && c ? c + u : state,
+                            y + row * hidden + u, state, layer.keep);
         });
     }
 
-    static void backward(const LayerBackward& layer, std::size_t begin, std::size_t end)
+    static void backward(const LayerBackward& layer, const Part& part, StepListener* listener)
     {
-        const std::size_t hidden = layer.hidden;
+        const std::size_t hidden = layer.hidden, u = part.first_unit;
         const T *y = static_cast<const T*>(layer.y), *cells = static_cast<const T*>(layer.cells);
         T *slopes = static_cast<T*>(layer.slopes), *dh = static_cast<T*>(layer.dh), *dc = static_cast<T*>(layer.dc);
         bool last_panel_first = false;
-        each_step(layer, begin, end, true, [&](const Step& s) {
+        each_step(layer, part.begin, part.end, true, [&](const Step& s) {
             each_row_range(s, y, cells, layer, [&](std::size_t first, std::size_t last, const T* h, const T* c) {
-                const std::size_t row = s.row + first, rows = last - first;
-                const T* g = static_cast<const T*>(layer.gates) + row * 4 * hidden;
-                const T* grad_y = static_cast<const T*>(layer.grad_y) + row * hidden;
-                T *slope = slopes + row * 4 * hidden, *d = dh + first * hidden;
-                Kernel::backward(rows, hidden, g, h, c, cells ? cells + row * hidden : nullptr, grad_y, slope, d,
-                                 dc ? dc + first * hidden : nullptr);
-                if (!layer.weights) return;
-                P::add(rows, layout.columns * hidden, hidden, slope + layout.first_state * hidden, 4 * hidden,
-                       static_cast<const T*>(layer.weights), d, hidden, last_panel_first);
+                const std::size_t row = s.row + first;
+                Kernel::backward(last - first, hidden, part.last_unit - u,
+                                 static_cast<const T*>(layer.gates) + row * 4 * hidden + u, h + u, c ? c + u : nullptr,
+                                 cells ? cells + row * hidden + u : nullptr,
+                                 static_cast<const T*>(layer.grad_y) + row * hidden + u, slopes + row * 4 * hidden + u,
+                                 dh + first * hidden + u, dc ? dc + first * hidden + u : nullptr);
             });
+            if (listener) listener->after_units();
+            if (!layer.weights) return;
+            const typename P::Rows rows{s.end - s.begin,
+                                        slopes + (s.row + s.begin) * 4 * hidden + layout.first_state * hidden,
+                                        dh + s.begin * hidden};
+            multiply({layout.columns * hidden, hidden, static_cast<const T*>(layer.weights), 4 * hidden, hidden}, 1,
+                     part, hidden, &rows, 1, last_panel_first);
             last_panel_first = !last_panel_first;
         });
     }
@@ -155,8 +243,8 @@ template <Cell C, Gates K, class T, class Isa> struct LayerLoops {
     static void gates(std::size_t rows, std::size_t hidden, void* gates, const void* h, const void* c, void* new_h,
                       void* new_c, bool keep)
     {
-        Kernel::forward(rows, hidden, static_cast<T*>(gates), static_cast<const T*>(h), static_cast<const T*>(c),
-                        static_cast<T*>(new_h), static_cast<T*>(new_c), keep);
+        Kernel::forward(rows, hidden, hidden, static_cast<T*>(gates), static_cast<const T*>(h),
+                        static_cast<const T*>(c), static_cast<T*>(new_h), static_cast<T*>(new_c), keep);
     }
     static constexpr Recurrence table()
     {
@@ -174,8 +262,10 @@ template <class Isa> constexpr RecurrentKernels recurrent_kernels()
                LayerLoops<Cell::gru, Gates::isru, double, Isa>::table()},
               {LayerLoops<Cell::gru, Gates::exact, float, Isa>::table(),
                LayerLoops<Cell::gru, Gates::exact, double, Isa>::table()}}},
-            {{Product<float, Isa>::size, Product<float, Isa>::pack},
-             {Product<double, Isa>::size, Product<double, Isa>::pack}}};
+            {{Product<float, Isa>::panel, Product<float, Isa>::panels, Product<float, Isa>::size,
+              Product<float, Isa>::pack},
+             {Product<double, Isa>::panel, Product<double, Isa>::panels, Product<double, Isa>::size,
+              Product<double, Isa>::pack}}};
 }
 
 }  // namespace

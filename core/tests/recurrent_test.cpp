@@ -1,10 +1,14 @@
 // Recurrent layers, forward and backward: every instruction set against the scalar build, for hidden sizes around the
 // number of lanes.
+#include <algorithm>
 #include <cmath>
+#include <thread>
 #include <vector>
 
+#include "activation/threaded.hpp"
 #include "isa/dispatch.hpp"
 #include "recurrent/layer.hpp"
+#include "recurrent/run_layer.hpp"
 #include "tests/check.hpp"
 
 namespace isrlu::testing {
@@ -27,7 +31,9 @@ std::vector<T> packed(const Packing& packing, const std::vector<T>& weights, std
 {
     std::vector<T> to(transposed ? packing.size(hidden_columns, row_elements)
                                  : packing.size(row_elements, hidden_columns));
-    packing.pack(weights.data(), hidden_columns, row_elements, first, transposed, to.data());
+    const std::size_t panels = packing.panels(transposed ? row_elements : hidden_columns);
+    packing.pack(weights.data(), hidden_columns, row_elements, first, transposed, 0, 1, to.data());
+    packing.pack(weights.data(), hidden_columns, row_elements, first, transposed, 1, panels, to.data());
     return to;
 }
 
@@ -54,17 +60,22 @@ std::vector<T> outcome(const RecurrentKernels& k, Cell cell, Gates kind, int typ
     kernels.add_biases(hidden, b_ih.data(), b_hh.data(), biases.data());
     const Layer layer{
         {steps, batch, hidden, nullptr, reverse}, of_state.data(), h0.data(), has_cells ? c0.data() : nullptr};
-    const LayerForward forward{layer,         width,        x.data(), of_input.data(),
-                               biases.data(), gates.data(), y.data(), has_cells ? cells.data() : nullptr,
+    const LayerForward forward{layer,
+                               width,
+                               x.data(),
+                               of_input.data(),
+                               biases.data(),
+                               gates.data(),
+                               3,
+                               y.data(),
+                               has_cells ? cells.data() : nullptr,
                                true};
-    kernels.multiply_input(forward, 0, 7);
-    kernels.multiply_input(forward, 7, rows);
-    kernels.forward(forward, 0, 1, nullptr);
-    kernels.forward(forward, 1, batch, nullptr);
+    kernels.forward(forward, {0, 1, 0, hidden}, nullptr);
+    kernels.forward(forward, {1, batch, 0, hidden}, nullptr);
     LayerBackward backward{layer,       gates.data(),  y.data(),  has_cells ? cells.data() : nullptr,
                            grad.data(), slopes.data(), dh.data(), has_cells ? dc.data() : nullptr};
     backward.weights = of_slopes.data();
-    kernels.backward(backward, 0, batch);
+    kernels.backward(backward, {0, batch, 0, hidden}, nullptr);
 
     std::vector<T> all;
     for (const auto* part : {&y, &gates, &cells, &slopes, &dh, &dc}) all.insert(all.end(), part->begin(), part->end());
@@ -92,6 +103,65 @@ template <class T> void compare(const Kernels& set, int type, double tolerance)
 }
 
 }  // namespace
+
+namespace {
+
+std::int32_t on_two_threads(std::int64_t begin, std::int64_t end, std::int64_t grain,
+                            void (*f)(std::int64_t, std::int64_t, void*), void* context)
+{
+    const std::int64_t half = std::max(grain, (end - begin + 1) / 2);
+    std::thread second([=] {
+        if (begin + half < end) f(begin + half, end, context);
+    });
+    f(begin, std::min(begin + half, end), context);
+    second.join();
+    return 0;
+}
+
+// Outputs, last states, slopes and gradients of the initial states by run_forward and run_backward, concatenated.
+template <class T> std::vector<T> whole_layer(const LayerKind& kind, std::size_t n, std::size_t hidden, bool packed)
+{
+    const std::size_t columns = kind.layout.columns * hidden, states = n * hidden, all = steps * states;
+    const auto x = numbers<T>(steps * n * width, 1, 1), w_ih = numbers<T>(columns * width, 2, 0.5),
+               w_hh = numbers<T>(columns * hidden, 3, 0.1), bias = numbers<T>(columns, 4, 0.2),
+               h0 = numbers<T>(states, 6, 0.8), grad = numbers<T>(all, 10, 1);
+    std::vector<T> y(all), h(states), c(states), gates(4 * all), cells(all), slopes(4 * all), dh(states), dc(states);
+    const Sequence sequence{steps, n, hidden, nullptr, false};
+    ForwardArrays arrays{steps * n, width,     x.data(), w_ih.data(), w_hh.data(), bias.data(), bias.data(),
+                         h0.data(), h0.data(), y.data(), h.data(),    c.data(),    nullptr,     nullptr};
+    if (packed)
+        run_forward(PackedWeights(kind, hidden, width, w_ih.data(), w_hh.data(), bias.data(), bias.data()), sequence,
+                    arrays);
+    else {
+        arrays.gates = gates.data();
+        arrays.cells = cells.data();
+        run_forward(kind, sequence, arrays);
+        run_backward(kind, sequence,
+                     {w_hh.data(), h0.data(), h0.data(), gates.data(), y.data(), cells.data(), grad.data(),
+                      slopes.data(), dh.data(), dc.data()});
+    }
+    std::vector<T> found;
+    for (const auto* part : {&y, &h, &c, &slopes, &dh, &dc}) found.insert(found.end(), part->begin(), part->end());
+    return found;
+}
+
+}  // namespace
+
+// Hidden 128 with 1 row: units are divided. 70: rows are, or the inputs are multiplied ahead.
+TEST(two_threads_change_nothing)
+{
+    for (const Cell cell : {Cell::lstm, Cell::gru})
+        for (const std::size_t hidden : {70, 128})
+            for (const std::size_t n : {1, 9})
+                for (const bool packed : {false, true}) {
+                    const LayerKind kind = layer_kind(kernels, cell, Gates::isru, Type::float32);
+                    const auto alone = whole_layer<float>(kind, n, hidden, packed);
+                    set_parallel_for(on_two_threads);
+                    const auto together = whole_layer<float>(kind, n, hidden, packed);
+                    set_parallel_for(nullptr);
+                    CHECK(alone == together, cell_names[int(cell)], " hidden ", hidden, " rows ", n);
+                }
+}
 
 TEST(layers_are_those_of_the_scalar_build)
 {

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 from torch.nn.utils.rnn import PackedSequence
 
+from isrlu import _core
 from isrlu.torch import _rnn_formula, _rnn_kernels
 from isrlu.torch._rnn_formula import GATES, STEPS, States, Weights
 
@@ -51,9 +52,66 @@ class _Recurrent(_Gated):
     """
 
     options: ClassVar[tuple[str, ...]] = ("num_layers", "bias", "batch_first", "dropout", "bidirectional")
+    _packed_weights: tuple[_core.PackedWeights, ...] | None = None  # of each layer and direction
+
+    def pack_weights(self: Any) -> Self:
+        """Declare that the weights do not change: pack them once, for inference, instead of in every call.
+
+        For many short calls, as in real-time audio. Results are the same as without, bit for bit, for sequences of two
+        or more steps. The packed copy is used where no gradient is wanted, and dropped as soon as a weight changes in a
+        way that PyTorch counts: an optimizer's step, load_state_dict, assignment of a parameter or of its `.data`,
+        `to`, `train()`. Then calls are correct, but as slow as before; pack again. Not seen: a write into a weight
+        through `.data`, `.detach().numpy()` or shared memory. Call `unpack_weights` before, or `pack_weights` after it.
+
+        Copies (copy.deepcopy, pickle) start unpacked. Returns the module.
+
+        Raises:
+            ValueError: a weight is not a plain float32 or float64 parameter on the CPU, or there is a projection.
+
+        >>> lstm = LSTM(10, 20).eval().pack_weights()
+        >>> with torch.inference_mode():
+        ...     output, states = lstm(torch.zeros(1, 1, 10))
+        """
+        if self.proj_size:
+            raise ValueError(f"{self.mode}: weights with a projection (proj_size {self.proj_size}) can't be packed")
+        kernel = _rnn_kernels.KERNELS[self.mode, self.gates]
+        packed = [_core.PackedWeights(kernel, self._parameters, tuple(names)) for names in self._all_weights]
+        self._packed_weights = tuple(packed)
+        return self
+
+    def unpack_weights(self: Any) -> None:
+        """Drop the packed copy."""
+        self.__dict__.pop("_packed_weights", None)
+
+    @property
+    def weights_packed(self: Any) -> bool:
+        """Whether the next call in inference uses a packed copy of the weights."""
+        packed = self._packed_weights
+        return packed is not None and all(each.is_current(self._parameters) for each in packed)
+
+    def train(self: Any, mode: bool = True) -> Self:
+        """As in torch.nn. train() drops packed weights, eval() keeps them."""
+        if mode:
+            self.unpack_weights()
+        return super().train(mode)  # type: ignore[misc]
+
+    def _apply(self: Any, *args: Any, **kwargs: Any) -> Self:
+        self.unpack_weights()
+        return super()._apply(*args, **kwargs)  # type: ignore[misc]
+
+    def __getstate__(self: Any) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_packed_weights"}  # type: ignore[attr-defined]
 
     def forward(self: Any, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
         """Outputs and last states; arguments and shapes as in torch.nn's module."""
+        if self._packed_weights is not None and not is_dynamo_compiling():
+            if len(self._packed_weights) == 1 and not torch.is_autocast_enabled("cpu"):
+                found = _core.packed_forward(self._packed_weights[0], self._parameters, input, hx, self.batch_first)
+                if found is not None:
+                    return found
+            if not self.weights_packed:
+                self.unpack_weights()
         if any(map(is_not, self._flat_weights, map(self._parameters.get, self._flat_weights_names))):
             self._update_flat_weights()  # parametrized weights, or torch.func.functional_call
         if isinstance(input, PackedSequence):
@@ -115,14 +173,19 @@ class _Recurrent(_Gated):
         device = data.device.type
         reduced = torch.is_autocast_enabled(device) and (self.mode == "LSTM" or device != "cpu")
         if not reduced or data.dtype is torch.float64:
-            return self._run(data, sizes, states, self._flat_weights)
+            return self._run(data, sizes, states, self._flat_weights, self._packed_weights)
         dtype = torch.get_autocast_dtype(device)
         with torch.autocast(device, enabled=False):
             states = states and tuple(state.to(dtype) for state in states)
             return self._run(data.to(dtype), sizes, states, [weight.to(dtype) for weight in self._flat_weights])
 
     def _run(
-        self: Any, data: Tensor, sizes: Sequence[int], states: States | None, flat_weights: Sequence[Tensor]
+        self: Any,
+        data: Tensor,
+        sizes: Sequence[int],
+        states: States | None,
+        flat_weights: Sequence[Tensor],
+        packed: Sequence[_core.PackedWeights] | None = None,
     ) -> tuple[Tensor, States]:
         """Run all layers and directions. The rows of `data` are ordered as in a PackedSequence."""
         directions = 2 if self.bidirectional else 1
@@ -136,8 +199,8 @@ class _Recurrent(_Gated):
                 weights = Weights(*flat) if self.bias or not self.proj_size else Weights(flat[0], flat[1], hr=flat[2])
                 initial = states and tuple(state[i] for state in states)
                 native = not is_dynamo_compiling() and _rnn_kernels.can_take(data, initial, weights)
-                layer = _rnn_kernels.layer if native else _rnn_formula.layer
-                y, new = layer(self.mode, self.gates, data, sizes, initial, weights, reverse=i != k)
+                args = (self.mode, self.gates, data, sizes, initial, weights, i != k)
+                y, new = _rnn_kernels.layer(*args, packed and packed[i]) if native else _rnn_formula.layer(*args)
                 outputs.append(y)
                 last.append(new)
             data = outputs[0] if directions == 1 else torch.cat(outputs, 1)

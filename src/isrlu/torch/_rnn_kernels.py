@@ -60,9 +60,19 @@ def can_take(data: Tensor, states: States | None, weights: Weights) -> bool:
 
 
 def layer(
-    mode: str, gates: str, data: Tensor, sizes: Sequence[int], states: States | None, weights: Weights, reverse: bool
+    mode: str,
+    gates: str,
+    data: Tensor,
+    sizes: Sequence[int],
+    states: States | None,
+    weights: Weights,
+    reverse: bool,
+    packed: _core.PackedWeights | None = None,
 ) -> tuple[Tensor, States]:
-    """Outputs and last states, as in `_rnn_formula.layer`. bfloat16 is computed in float32 and rounded at the end."""
+    """Outputs and last states, as in `_rnn_formula.layer`. bfloat16 is computed in float32 and rounded at the end.
+
+    `packed` are the same weights, packed. Where a gradient is wanted they are not used.
+    """
     if data.dtype is torch.bfloat16:
         wide = Weights._make(None if weight is None else weight.float() for weight in weights)
         wide_states = states and tuple(s.float() for s in states)
@@ -74,7 +84,7 @@ def layer(
         if any(tensor is not None and tensor.requires_grad for tensor in tensors):
             y, *last = _Layer.apply(call, *tensors)
             return y, tuple(last)
-    y, last, _ = _forward(call, data, states, weights, keep=False)
+    y, last, _ = _forward(call, data, states, weights, keep=False, packed=packed)
     return y, last
 
 
@@ -110,13 +120,18 @@ def _pair(states: Sequence[Tensor] | None) -> tuple[Tensor | None, Tensor | None
 
 
 def _forward(
-    call: Call, data: Tensor, states: States | None, weights: Weights, keep: bool
+    call: Call,
+    data: Tensor,
+    states: States | None,
+    weights: Weights,
+    keep: bool,
+    packed: _core.PackedWeights | None = None,
 ) -> tuple[Tensor, States, tuple[Tensor, ...]]:
     """Outputs, last states, and the tensors for the backward pass: outputs, gates, cell states."""
-    if len(call.sizes) == 1:
+    if len(call.sizes) == 1 and packed is None:
         return _one_step(call, data, states or _rnn_formula.zeros(call.mode, data, len(data), weights), weights, keep)
     data = data.contiguous()
-    given = tuple([None if weight is None else weight.contiguous() for weight in weights[:4]])
+    given = packed or tuple([None if weight is None else weight.contiguous() for weight in weights[:4]])
     initial = _pair([state.contiguous() for state in states or ()])
     rows, batch, hidden = len(data), call.sizes[0], weights.hh.shape[1]
     y, h = data.new_empty(rows, hidden), data.new_empty(1, batch, hidden)

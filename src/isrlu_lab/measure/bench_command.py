@@ -44,7 +44,7 @@ BENCHES = (
     ),
     Bench(
         "rnn", "recurrent_bench", "batch hidden layer_threads simd rounds",
-        "LSTM and GRU beside torch.nn's; their gates with ISRU beside sigmoid and tanh.",
+        "LSTM and GRU beside torch.nn's, also in short calls with packed weights; their gates beside sigmoid and tanh.",
     ),
     Bench(
         "jax", "jax_bench", "size rounds",

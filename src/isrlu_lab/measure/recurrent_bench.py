@@ -11,6 +11,7 @@ from torch import nn
 import isrlu_lab._measure as _measure
 from isrlu.testing import check_recurrent, recurrent_step
 from isrlu.torch import GRU, LSTM
+from isrlu_lab.measure import realtime_bench
 from isrlu_lab.measure.kernel_bench import placed
 from isrlu_lab.measure.measurement import Measurement, ns_figures, seconds_figures
 from isrlu_lab.measure.printer import Column, Layout, Tables
@@ -59,11 +60,12 @@ def bench(
     rounds: int,
     progress: Callable[[str], None],
 ) -> Tables:
-    """`isrlu bench rnn`: gates in every instruction set, then layers."""
+    """`isrlu bench rnn`: gates in every instruction set, then layers, then short calls of one sequence."""
     gates = run_gates(simd, rounds=rounds, progress=progress)
     sizes = {"batches": batch or BATCHES, "hidden": hidden or HIDDEN}
     layers = run_layers(**sizes, threads=layer_threads, rounds=rounds, progress=progress)
-    return [(GATES_LAYOUT, gates), (LAYERS_LAYOUT, layers)]
+    calls = realtime_bench.run_calls(threads=layer_threads, rounds=rounds, progress=progress)
+    return [(GATES_LAYOUT, gates), (LAYERS_LAYOUT, layers), (realtime_bench.LAYOUT, calls)]
 
 
 def run_layers(

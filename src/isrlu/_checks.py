@@ -54,11 +54,9 @@ def refuse_alpha_array(function: str, given: str) -> NoReturn:
     >>> refuse_alpha_array("sisrlu", "a tensor")
     Traceback (most recent call last):
         ...
-    TypeError: alpha of sisrlu must be a number, got a tensor: beta and lambda are integrals that depend on it
+    TypeError: alpha of sisrlu must be a number, got a tensor: beta and lambda are computed from it
     """
-    raise TypeError(
-        f"alpha of {function} must be a number, got {given}: beta and lambda are integrals that depend on it"
-    )
+    raise TypeError(f"alpha of {function} must be a number, got {given}: beta and lambda are computed from it")
 
 
 def check_method(method: str) -> str:

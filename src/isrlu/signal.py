@@ -130,8 +130,8 @@ def jacobian(
 def sisrlu_constants(alpha: float = SISRLU_ALPHA) -> Constants:
     """beta and lambda, for which sisrlu(z) has mean 0 and variance 1.
 
-    beta = E[z+] / E[z- / sqrt(1 + alpha z^2)], lambda^-2 = 1/2 + beta^2 E[z-^2 / (1 + alpha z^2)], where z- = max(-z, 0).
-    alpha = 0 gives exactly (1, 1), the identity.
+    beta = E[z+] / E[z- / sqrt(1 + alpha z^2)] and lambda^-2 = 1/2 + beta^2 E[z-^2 / (1 + alpha z^2)], with z+ = max(z, 0)
+    and z- = max(-z, 0). alpha = 0 gives exactly (1, 1), the identity.
     """
     return _sisrlu_constants(check_alpha(alpha))
 

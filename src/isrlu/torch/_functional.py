@@ -1,4 +1,4 @@
-"""`isrlu`, `isru`, `isru_sigmoid`, `sisrlu`. Plain CPU tensors use the C++ kernels, all other tensors the formula in torch ops.
+"""`isrlu`, `isru`, `isru_sigmoid`, `sisrlu`. Plain CPU tensors use the C++ kernels, others the formula in torch ops.
 
 core/python/torch_activation.cpp decides. It returns None if the call must use the formula.
 """

@@ -1,11 +1,13 @@
 """`calculate_gain`: torch.nn.init.calculate_gain, extended by the functions of this package."""
 
+from typing import Any
+
 from torch.nn import init
 
 from isrlu import signal
 
 
-def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+def calculate_gain(nonlinearity: Any, param: float | None = None) -> float:
     """The gain 1 / sqrt(E[f(z)^2]), with which weights of deviation gain / sqrt(fan_in) keep the second moment.
 
     Args:

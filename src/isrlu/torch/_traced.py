@@ -23,7 +23,7 @@ def value(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
     wide = compute(x)
     if name == "isru_sigmoid":
         return _sigmoid(wide).to(x.dtype)
-    if name == "sisrlu":
+    if name == "sisrlu" and not isinstance(alpha, Tensor):
         return _sisrlu(wide, alpha, *sisrlu_scales(alpha)).to(x.dtype)
     return (_isrlu if name == "isrlu" else _isru)(wide, _like(alpha, wide)).to(x.dtype)
 
@@ -33,7 +33,7 @@ def differentiable(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
     wide = compute(x)
     if name == "isru_sigmoid":
         return Sigmoid.apply(wide).to(x.dtype)
-    if name == "sisrlu":
+    if name == "sisrlu" and not isinstance(alpha, Tensor):
         return SelfNormalizing.apply(wide, alpha, *sisrlu_scales(alpha)).to(x.dtype)
     return WithAlpha.apply(wide, _like(alpha, wide), name == "isrlu").to(x.dtype)
 

@@ -1,17 +1,9 @@
-"""`SISRLUDropout`, `FeatureSISRLUDropout`: dropout that keeps mean 0 and variance 1, as nn.AlphaDropout does for SELU.
-
-A dropped element becomes s = -lambda beta / sqrt(alpha), the value at which sisrlu saturates. If x has mean 0 and
-variance 1 and each element is kept with probability q, the result has the mean (1 - q) s and the variance
-q + q (1 - q) s^2. The line a x + b brings them back to 0 and 1.
-"""
-
-import math
+"""`SISRLUDropout`, `FeatureSISRLUDropout`: dropout that keeps mean 0 and variance 1, as nn.AlphaDropout for SELU."""
 
 import torch
 from torch import Tensor, nn
 
-from isrlu._checks import check_alpha
-from isrlu.signal import SISRLU_ALPHA, sisrlu_constants
+from isrlu.signal import SISRLU_ALPHA, DropoutConstants, dropout_constants
 
 
 def sisrlu_dropout(
@@ -46,25 +38,20 @@ def feature_sisrlu_dropout(
 
 
 def _drop(x: Tensor, shape: torch.Size, p: float, alpha: float, training: bool, inplace: bool) -> Tensor:
-    keep, dropped, scale, shift = _line(p, alpha)
+    if torch.compiler.is_dynamo_compiling():
+        dropped, scale, shift = _traced_constants(p.__float__(), alpha.__float__())  # not float(): see sisrlu_scales
+    else:
+        dropped, scale, shift = dropout_constants(p, alpha)
     if not training or p == 0:
         return x
-    kept = torch.rand(shape, device=x.device) < keep
+    kept = torch.rand(shape, device=x.device) >= p
     y = torch.where(kept, x * scale + shift, dropped).to(x.dtype)
     return x.copy_(y) if inplace else y
 
 
-def _line(p: float, alpha: float) -> tuple[float, float, float, float]:
-    """1 - p, the value of a dropped element, a and b."""
-    if not 0 <= p < 1:
-        raise ValueError(f"p must be a number with 0 <= p < 1, got {p!r}")
-    if check_alpha(alpha) == 0:
-        raise ValueError(f"alpha must be above 0, got {alpha!r}: with 0, sisrlu does not saturate")
-    beta, lambda_ = sisrlu_constants(alpha)
-    keep, saturation = 1 - p, -lambda_ * beta / math.sqrt(alpha)
-    scale = 1 / math.sqrt(keep + keep * p * saturation * saturation)
-    shift = -scale * p * saturation
-    return keep, scale * saturation + shift, scale, shift
+@torch.compiler.assume_constant_result
+def _traced_constants(p: float, alpha: float) -> DropoutConstants:
+    return dropout_constants(p, alpha)
 
 
 class SISRLUDropout(nn.Module):
@@ -76,7 +63,7 @@ class SISRLUDropout(nn.Module):
 
     def __init__(self, p: float = 0.5, alpha: float = SISRLU_ALPHA, *, inplace: bool = False) -> None:
         super().__init__()
-        _line(p, alpha)
+        dropout_constants(p, alpha)
         self.p, self.alpha, self.inplace = p, float(alpha), inplace
 
     def forward(self, x: Tensor) -> Tensor:

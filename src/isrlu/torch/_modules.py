@@ -128,7 +128,7 @@ class SISRLU(nn.Module):
 
     lambda and beta follow from alpha: for a standard normal x the result has mean 0 and variance 1. Initialise the
     weights with variance 1 / fan_in (`nn.init.kaiming_normal_(w, nonlinearity="linear")`) and use `SISRLUDropout`.
-    alpha is not learnable: with every step beta and lambda would have to follow it.
+    alpha is not learnable: beta and lambda would have to follow it in every step.
 
     Args:
         alpha: a number >= 0. With the default, SISRLU saturates at -1.7581, where SELU does.

@@ -72,7 +72,20 @@ def _scaled(x: jax.Array, alpha: Any, positive: Any, negative: Any) -> jax.Array
     """isrlu(x) times a number for x >= 0 and another for x < 0."""
     wide = x.astype(_formula.computed(x.dtype.name))
     alpha, positive, negative = (jnp.asarray(number, wide.dtype) for number in (alpha, positive, negative))
-    return (_value_and_root("isrlu", wide, alpha)[0] * jnp.where(wide >= 0, positive, negative)).astype(x.dtype)
+    return _product(wide, alpha, jnp.where(wide >= 0, positive, negative)).astype(x.dtype)
+
+
+@jax.custom_jvp
+def _product(x: jax.Array, alpha: jax.Array, scale: jax.Array) -> jax.Array:
+    return _value_and_root("isrlu", x, alpha)[0] * scale
+
+
+@_product.defjvp
+def _product_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    """scale r^3, multiplied in this order: r^3 alone may underflow. alpha and scale are constants."""
+    x, alpha, scale = primals
+    _, r = _value_and_root("isrlu", x, alpha)
+    return _product(x, alpha, scale), scale * r * r * r * tangents[0]
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -1,9 +1,9 @@
 """`sisrlu`, `SISRLU` and `SISRLUDropout` for Keras.
 
-On JAX and PyTorch `sisrlu` is the function of `isrlu.jax` or `isrlu.torch`, on TensorFlow `isrlu` times a constant for
-each sign of x.
+On JAX and PyTorch `sisrlu` is the function of `isrlu.jax` or `isrlu.torch`, on TensorFlow the formula in Keras ops.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -32,9 +32,21 @@ def sisrlu(x: Any, alpha: float = SISRLU_ALPHA) -> Any:
     if _activations.native is not None:
         return _activations.native.sisrlu(x, alpha)
     wide = _activations._widened(x)
-    alpha, positive, negative = _formula.sisrlu_scales(alpha, keras.backend.standardize_dtype(wide.dtype))
-    scale = ops.where(wide >= 0, ops.cast(positive, wide.dtype), ops.cast(negative, wide.dtype))
-    return ops.cast(_activations.isrlu(wide, alpha) * scale, x.dtype)
+    numbers = _formula.sisrlu_scales(alpha, keras.backend.standardize_dtype(wide.dtype))
+    return ops.cast(_in_ops(wide, *(ops.convert_to_tensor(number, wide.dtype) for number in numbers)), x.dtype)
+
+
+def _in_ops(x: Any, alpha: Any, positive: Any, negative: Any) -> Any:
+    """The formula in Keras ops, with the derivative scale r^3."""
+
+    @ops.custom_gradient
+    def activation(x: Any) -> tuple[Any, Callable[..., Any]]:
+        f, r = _formula.isrlu(ops, x, alpha, _activations._far(x))
+        scale = ops.where(x >= 0, positive, negative)
+        # In this order: r^3 alone may underflow.
+        return f * scale, lambda upstream: upstream * (scale * r * r * r)
+
+    return activation(x)
 
 
 @keras.saving.register_keras_serializable("isrlu", "SISRLU")

@@ -19,7 +19,7 @@ from isrlu.torch._autograd import KERNELS
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 LARGEST = sys.float_info.max
-ISRLU, ISRU, ISRU_SIGMOID = KERNELS["isrlu"], KERNELS["isru"], KERNELS["isru_sigmoid"]
+ISRLU, ISRU, ISRU_SIGMOID, SISRLU = (KERNELS[name] for name in ("isrlu", "isru", "isru_sigmoid", "sisrlu"))
 _by_kernel = _core.activation_forward
 
 
@@ -86,6 +86,10 @@ def sisrlu(x: Tensor, alpha: float = SISRLU_ALPHA, inplace: bool = False, method
     >>> sisrlu(torch.tensor([-2.0, 0.0, 2.0]), alpha=1.0)
     tensor([-1.4376,  0.0000,  2.1077])
     """
+    if not is_dynamo_compiling():
+        y = _by_kernel(x, SISRLU.get(method), alpha, inplace)
+        if y is not None:
+            return y
     return _general(sisrlu, x, alpha, inplace, method)
 
 

@@ -78,7 +78,8 @@ class SelfNormalizing(torch.autograd.Function):
         alpha, positive, negative = ctx.constants
         top = torch.finfo(x.dtype).max
         r = inverse_root(torch, x.clamp(-top, top), alpha)
-        return grad * torch.where(x >= 0, positive, negative * (r * r * r)), None, None, None
+        slope = negative * r * r * r  # in this order: r^3 alone may underflow
+        return grad * torch.where(x >= 0, positive, slope), None, None, None
 
 
 class Sigmoid(torch.autograd.Function):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from isrlu import signal
 
 ALPHAS = (0.1, 0.5, 0.67, 1, 3, 10)
-SELF_NORMALIZING = (0.1, 0.3, 0.5, signal.SISRLU_ALPHA, 1, 2, 3)
+SELF_NORMALIZING = (0.1, 0.3, 0.5, 0.52, signal.SISRLU_ALPHA, 1, 2, 3, 5, 10)
 MEAN, VARIANCE = (-0.1, 0.1), (0.8, 1.5)  # the domain of Klambauer et al.
 
 

@@ -50,7 +50,8 @@ def sisrlu(x: Tensor, alpha: float) -> Tensor:
     """isrlu(x) times lambda for x >= 0, times lambda beta for x < 0."""
     wide = compute(x)
     positive, negative = sisrlu_scales(alpha)
-    return (isrlu(wide, alpha) * torch.where(wide >= 0, positive, negative)).to(x.dtype)
+    y = isrlu(wide, alpha)
+    return torch.where(wide >= 0, y * positive, y * negative).to(x.dtype)  # where() of two numbers would be float32
 
 
 def sisrlu_scales(alpha: float) -> tuple[float, float]:

@@ -25,7 +25,7 @@ def questions(framework: str, function: str, dtype: str) -> Vectors:
         least = np.finfo("float64" if dtype == "float64" else "float32").tiny
         if framework in ("jax", "keras-tensorflow", "keras-jax"):
             vectors = vectors[~((vectors.x != 0) & (np.abs(vectors.x) < least))]
-        # Where alpha x^2 overflows, the formula's slope is 0. With such an alpha the true one may be a subnormal number.
+        # Where alpha x^2 overflows, the formula has the slope 0. For such an alpha the true slope may be subnormal.
         vectors = vectors[~((vectors.alpha > 1e30) & (vectors.dfdx > 0) & (vectors.dfdx < least))]
     if framework == "onnxruntime":
         with np.errstate(over="ignore"):

@@ -40,11 +40,13 @@ def fit(
     A parameter with requires_grad=False is set too. A layer without weight and bias gets only alpha and shift.
     """
     layers = {
-        name: module for name, module in model.named_modules() if isinstance(module, DyISRU) and module.old_norm is not None
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, DyISRU) and module.old_norm is not None
     }
     if not layers:
         raise ValueError(
-            "fit needs layers made by DyISRU.from_norm and not fitted yet: swap(model, {nn.LayerNorm: DyISRU.from_norm})"
+            "fit found no DyISRU layer that remembers its norm: swap(model, {nn.LayerNorm: DyISRU.from_norm}), then fit"
         )
     samples = _collect(model, layers, batches, call or _call)
     unused = [name for name, kept in samples.items() if not kept]

@@ -17,6 +17,7 @@ EXPECTED = {
     "keras_classifier.py": (["keras", "jax", "sklearn"], lambda figure: figure > 0.95),
     "flax_classifier.py": (["flax", "optax", "sklearn"], lambda figure: figure > 0.94),
     "swap_activations.py": (["torch", "sklearn"], lambda figure: figure > 0.94),
+    "swap_norms.py": (["torch", "sklearn"], lambda figure: figure > 0.94),
     "onnx_export.py": (["torch", "onnx", "onnxruntime", "onnxscript"], lambda figure: figure < 1e-6),
 }
 

@@ -3,6 +3,7 @@
 They are for graphs that are built by hand. Any runtime can run them without a custom operator. They take one tensor and
 the attribute `alpha` (default 1), and return a tensor of the same type. SISRLU has no default alpha and also takes the
 attributes `positive` and `negative`, which `node` computes: lambda and lambda beta, as tensors with one double.
+`isrlu::DyISRU` has the inputs x, weight, bias, alpha and shift.
 
 >>> graph = onnx.helper.make_graph(
 ...     [node("ISRLU", "x", "y", alpha=3.0)],
@@ -25,7 +26,7 @@ from isrlu.signal import SISRLU_ALPHA, sisrlu_constants
 with require("onnx"):
     import onnx
 
-__all__ = ["DOMAIN", "OPSET", "add_functions", "functions", "make_model", "node"]
+__all__ = ["DOMAIN", "OPSET", "add_functions", "functions", "make_model", "node", "norm_node"]
 
 DOMAIN = "isrlu"
 OPSET = 18  # of the standard operators; supported by onnxruntime 1.14 and later
@@ -79,10 +80,34 @@ _FUNCTIONS = {
     "ISRU": (_ALPHA, "bent = Identity (curve)"),
     "SISRLU": ("alpha, positive, negative", _SCALE.strip()),
 }
+# Infinite x counts as the largest number, because 0 * inf would be NaN. u is clamped where f is +-1 to the last bit.
+_NORM = """
+    x = Cast <to: int = {type}> (X)
+    weight = Cast <to: int = {type}> (Weight)
+    bias = Cast <to: int = {type}> (Bias)
+    alpha = Cast <to: int = {type}> (Alpha)
+    shift = Cast <to: int = {type}> (Shift)
+    one = Constant <value = {name} {{1.0}}> ()
+    far = Constant <value = {name} {{{far}}}> ()
+    largest = Constant <value = {name} {{{largest}}}> ()
+    minus_largest = Neg (largest)
+    minus_far = Neg (far)
+    finite = Clip (x, minus_largest, largest)
+    product = Mul (alpha, finite)
+    sum = Add (product, shift)
+    u = Clip (sum, minus_far, far)
+    u_u = Mul (u, u)
+    d = Add (one, u_u)
+    root = Sqrt (d)
+    f = Div (u, root)
+    scaled = Mul (f, weight)
+    y = Add (scaled, bias)
+    Y = CastLike (y, X)
+"""
 
 
 def functions(compute: str = "float32", opset: int = OPSET) -> list[onnx.FunctionProto]:
-    """The functions, for tensors of type float, float16 and bfloat16, or with compute="float64" for double.
+    """All functions, for tensors of type float, float16 and bfloat16, or with compute="float64" for double.
 
     Inputs are converted to the type `compute`, and the result is rounded once. The operators are of version `opset`.
     """
@@ -94,13 +119,13 @@ def functions(compute: str = "float32", opset: int = OPSET) -> list[onnx.Functio
     types: dict[str, Any] = {"name": "double" if double else "float", "far": _formula.far(compute)}
     types["largest"] = float(np.finfo(compute).max)
     types["type"] = onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
-    return [
-        onnx.parser.parse_function(
-            f'<domain: "{DOMAIN}", opset_import: ["": {opset}]>\n{name} <{attributes}> (X) => (Y)\n'
-            f"{{{_BODY.format(result=result.format(**types), **types)}}}"
-        )
+    head = f'<domain: "{DOMAIN}", opset_import: ["": {opset}]>\n'
+    texts = [
+        f"{name} <{attributes}> (X) => (Y)\n{{{_BODY.format(result=result.format(**types), **types)}}}"
         for name, (attributes, result) in _FUNCTIONS.items()
     ]
+    texts.append(f"DyISRU (X, Weight, Bias, Alpha, Shift) => (Y)\n{{{_NORM.format(**types)}}}")
+    return [onnx.parser.parse_function(head + text) for text in texts]
 
 
 def node(function: str, x: str, y: str, *, alpha: float | None = None) -> onnx.NodeProto:
@@ -121,6 +146,11 @@ def node(function: str, x: str, y: str, *, alpha: float | None = None) -> onnx.N
 
 def _scalar(number: float) -> onnx.TensorProto:
     return onnx.helper.make_tensor("number", onnx.TensorProto.DOUBLE, [], [number])
+
+
+def norm_node(x: str, weight: str, bias: str, alpha: str, shift: str, y: str) -> onnx.NodeProto:
+    """The node y = DyISRU(x, weight, bias, alpha, shift). All are names of tensors; alpha and shift have no dims."""
+    return onnx.helper.make_node("DyISRU", [x, weight, bias, alpha, shift], [y], domain=DOMAIN)
 
 
 def add_functions(model: onnx.ModelProto, compute: str = "float32") -> onnx.ModelProto:

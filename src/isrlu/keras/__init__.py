@@ -10,6 +10,18 @@ with require("keras"):
     import keras as _keras  # noqa: F401
 
 from isrlu.keras._activations import ISRLU, ISRU, isrlu, isru, isru_sigmoid
+from isrlu.keras._norm import DyISRU, dyisru
 from isrlu.keras._self_normalizing import SISRLU, SISRLUDropout, sisrlu
 
-__all__ = ["ISRLU", "ISRU", "SISRLU", "SISRLUDropout", "isrlu", "isru", "isru_sigmoid", "sisrlu"]
+__all__ = [
+    "ISRLU",
+    "ISRU",
+    "SISRLU",
+    "DyISRU",
+    "SISRLUDropout",
+    "dyisru",
+    "isrlu",
+    "isru",
+    "isru_sigmoid",
+    "sisrlu",
+]

@@ -47,6 +47,10 @@ BENCHES = (
         "LSTM and GRU beside torch.nn's, also in short calls with packed weights; their gates beside sigmoid and tanh.",
     ),
     Bench(
+        "norm", "norm_bench", "threads rounds",
+        "DyISRU beside PyTorch's layer_norm and rms_norm, and beside DyT and Derf in torch ops.",
+    ),
+    Bench(
         "jax", "jax_bench", "size rounds",
         "isrlu and isru against relu, elu, silu, gelu and tanh of jax.nn under jit, forward and gradient.",
     ),

@@ -9,4 +9,20 @@ from isrlu_lab.data.family import IMAGES, TEXTS, Family, load_any
 from isrlu_lab.data.locate import DIGITS, at_hand, find, find_or_digits, given, load
 from isrlu_lab.data.text import Text
 
-__all__ = ["DIGITS", "IMAGES", "TEXTS", "Dataset", "Family", "Text", "at_hand", "digits", "find", "find_or_digits", "given", "load", "load_any", "read_folder", "title"]
+__all__ = [
+    "DIGITS",
+    "IMAGES",
+    "TEXTS",
+    "Dataset",
+    "Family",
+    "Text",
+    "at_hand",
+    "digits",
+    "find",
+    "find_or_digits",
+    "given",
+    "load",
+    "load_any",
+    "read_folder",
+    "title",
+]

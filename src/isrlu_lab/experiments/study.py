@@ -133,9 +133,7 @@ def check_options(options: Mapping[str, Any]) -> None:
         load_any(options["data"])
 
 
-def run_study(
-    context: Context, rows: Sequence[Row], *, seeds: int | Sequence[int], family: Family = IMAGES
-) -> Study:
+def run_study(context: Context, rows: Sequence[Row], *, seeds: int | Sequence[int], family: Family = IMAGES) -> Study:
     """Train the runs of `rows` that are not stored yet, and return all runs.
 
     seeds: how many, unless --seeds says so; or the seeds themselves, whatever --seeds says.

@@ -26,9 +26,7 @@ class TextTensors:
         """How many different characters there are."""
         return len(self.alphabet)
 
-    def training_batches(
-        self, context: int, batch: int, count: int, generator: torch.Generator
-    ) -> Iterator[Tensor]:
+    def training_batches(self, context: int, batch: int, count: int, generator: torch.Generator) -> Iterator[Tensor]:
         """`count` batches of windows [batch, context + 1] at random places."""
         places = torch.randint(len(self.train) - context, (count, batch, 1), generator=generator)
         offsets = torch.arange(context + 1)

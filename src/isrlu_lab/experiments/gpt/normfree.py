@@ -25,8 +25,8 @@ from isrlu_lab.training.gpt.gpt_spec import ELEMENTWISE, NORMS, SWAPS, GptSpec, 
 
 SEEDS = {True: 5, False: 1}
 CHOICE_SEED = 1000  # not counted
-RATES = {True: (1e-3, 2e-3, 4e-3), False: (1e-3, 4e-3)}
-ALPHAS = {True: (0.5, 1.0), False: (1.0,)}
+RATES = (1e-3, 2e-3)
+ALPHAS = {True: (0.5, 8.0, 32.0), False: (32.0,)}  # 0.5: the layers' default; 32: about 1 / deviation of the embedding
 LENGTHS: dict[bool, dict[str, Any]] = {
     True: {"steps": 2000, "warmup": 100, "interval": 100},
     False: {"steps": 120, "warmup": 20, "interval": 40},
@@ -69,7 +69,7 @@ def candidates(full: bool) -> list[Row[GptSpec]]:
         GptSpec(norm=norm, rate=rate, alpha=alpha, **CHOICE_LENGTHS[full])
         for norm in NORMS
         for alpha in (ALPHAS[full] if norm in ELEMENTWISE else (0.5,))
-        for rate in RATES[full]
+        for rate in RATES
     ]
     return [Row(spec) for spec in specs]
 

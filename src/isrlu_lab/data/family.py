@@ -7,7 +7,7 @@ from pathlib import Path
 from isrlu_lab.data import dataset, locate, text
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Family:
     """A family of data sets. `find` returns a source for `load_any`, and why it is the stand-in, else ""."""
 

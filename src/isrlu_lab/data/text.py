@@ -61,9 +61,9 @@ def cache_file() -> Path:
 
 
 def given(where: str | Path | None = None) -> str | None:
-    """The file of --data, else of ISRLU_DATA, else None. A folder without tiny Shakespeare is other data."""
+    """The file of --data, else of ISRLU_DATA, else None. A folder without tiny Shakespeare is for images."""
     found = locate.given(where)
-    if found and Path(found).is_dir():
+    if found and (Path(found).is_dir() or found == locate.DIGITS):
         return str(Path(found) / FILE) if (Path(found) / FILE).is_file() else None
     return found
 

@@ -1,16 +1,23 @@
-"""`dyisru`: the element-wise replacement of layer normalisation, as a function."""
+"""`dyisru`: the element-wise replacement of layer normalisation, as a function.
+
+Plain CPU tensors use the C++ kernels, all other tensors the formula in torch ops. core/python/torch_norm.cpp decides.
+"""
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 from torch.overrides import handle_torch_function
 
-from isrlu.torch import _norm_formula
+from isrlu import _core
+from isrlu.torch import _norm_formula, _private
 from isrlu.torch._functional import _check_input, _is_compiling, _is_exporting_to_onnx, _is_foreign
 
 Number = float | Tensor
+_by_kernel = _core.norm_forward
 
 
 def dyisru(
@@ -32,6 +39,55 @@ def dyisru(
     >>> dyisru(torch.tensor([-1.5, 0.0, 1.5]), alpha=0.5)
     tensor([-0.6000,  0.0000,  0.6000])
     """
+    if not is_dynamo_compiling():
+        y = _by_kernel(x, weight, bias, alpha, shift)
+        if y.__class__ is Tensor:
+            return y
+        if y is not None:  # a tuple: as an argument of its own the output would count as an input of the function
+            return _with_gradient(x, weight, bias, alpha, shift, y)
+    return _general(x, weight, bias, alpha, shift)
+
+
+class Norm(torch.autograd.Function):
+    """y = dyisru(x, weight, bias, alpha, shift), already computed by a kernel."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number, made: tuple[Tensor]
+    ) -> Tensor:
+        given = x, weight, bias, alpha, shift
+        ctx.save_for_backward(*[each if isinstance(each, Tensor) else None for each in given])
+        ctx.numbers = [None if isinstance(each, Tensor) else each for each in given]
+        return made[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, *parameters = [n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers, strict=True)]
+        grads = _core.norm_backward(x, grad, *parameters)
+        if grads is None:
+            grads = _by_formula(x, parameters, grad)
+        return *grads, None
+
+
+_with_gradient = _private.quick_apply(Norm)
+
+
+def _by_formula(x: Tensor, parameters: list[Any], grad: Tensor) -> list[Tensor | None]:
+    """The gradients by the formula. They are differentiable if grad mode is enabled (create_graph)."""
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        given = [
+            each.detach().requires_grad_() if isinstance(each, Tensor) and not each.requires_grad else each
+            for each in (x, *parameters)
+        ]
+        y = _norm_formula.value(*given)
+        inputs = [each for each in given if isinstance(each, Tensor)]
+        found = iter(torch.autograd.grad(y, inputs, grad, create_graph=create_graph))
+    return [next(found) if isinstance(each, Tensor) else None for each in given]
+
+
+def _general(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number) -> Tensor:
+    """Check all arguments, then use the formula."""
     if _is_foreign(x):
         return handle_torch_function(dyisru, (x,), x, weight, bias, alpha, shift)
     _check_input(x)

@@ -34,7 +34,7 @@ TINY = {**SMALL, "steps": 5, "warmup": 2, "interval": 2, "data": "text-tiny"}
 
 @pytest.fixture(scope="module")
 def tensors() -> TextTensors:
-    letters = "".join("abcdefgh "[n * n % 9] for n in range(4000))
+    letters = "abcdefgh " * 450  # the next letter follows from the last one
     return TextTensors(Text("text-tiny", "tiny", letters))
 
 
@@ -130,8 +130,9 @@ def test_training_is_repeatable_and_learns(tensors: TextTensors, norm: str) -> N
     first, again = (numbers(train_gpt.train(spec, tensors)) for _ in range(2))
     assert first == again and first["steps"] == [2, 4, 5]
     assert numbers(train_gpt.train(dataclasses.replace(spec, seed=1), tensors)) != first
-    longer = train_gpt.train(dataclasses.replace(spec, steps=300, interval=100, rate=1e-2), tensors)
-    assert longer.validation[-1] < 1.9 < math.log(9) < longer.loss[0] + 0.5
+    longer = train_gpt.train(dataclasses.replace(spec, steps=150, interval=50, rate=1e-2), tensors)
+    assert longer.final < 1.5 < math.log(tensors.characters), "better than all characters alike"
+    assert longer.validation[-1] < longer.validation[0]
 
 
 def test_an_interrupted_run_ends_with_the_same_bits(tensors: TextTensors, tmp_path: Path) -> None:

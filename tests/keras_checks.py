@@ -13,8 +13,8 @@ with warnings.catch_warnings():
     keras = pytest.importorskip("keras")
     from keras import layers, ops
 
-from isrlu.keras import ISRLU, ISRU, isrlu, isru, isru_sigmoid
-from isrlu.testing import alpha_derivative, check, expect, questions, reference
+from isrlu.keras import ISRLU, ISRU, DyISRU, dyisru, isrlu, isru, isru_sigmoid
+from isrlu.testing import alpha_derivative, check, check_norm, expect, load_norm, questions, reference
 from isrlu.testing._frameworks import VJP
 
 FUNCTIONS = [isrlu, isru, isru_sigmoid]
@@ -208,3 +208,46 @@ def test_bad_tensors_are_refused() -> None:
         isrlu(_data(2).astype("complex64"))
     with pytest.raises(TypeError, match="on a symbolic tensor alpha must be a number"):
         isrlu(keras.Input((2,)), np.ones(2, "float32"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_dyisru_is_within_the_bounds(dtype) -> None:
+    vectors, y = load_norm(dtype), []
+    rows = np.stack([vectors.x, vectors.weight, vectors.bias, vectors.alpha, vectors.shift], 1)
+    y = np.empty(len(rows))
+    for row in np.unique(rows[:, 1:], axis=0):
+        mask = (rows[:, 1:] == row).all(1)
+        kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+        x = ops.convert_to_tensor(vectors.x[mask].astype(kind))
+        weight, bias = (np.full(mask.sum(), each, "float32") for each in row[:2])
+        y[mask] = ops.convert_to_numpy(ops.cast(dyisru(x, weight, bias, float(row[2]), float(row[3])), "float32"))
+    check_norm(vectors, f"keras-{keras.backend.backend()}", y=y)
+
+
+def test_a_dyisru_layer_trains_and_is_saved(tmp_path: Path) -> None:
+    x = _data(64, 8)
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(16), DyISRU(0.7, 0.1), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    before = [ops.convert_to_numpy(each).copy() for each in model.layers[1].weights]
+    model.fit(x, x[:, :1], epochs=1, verbose=0)
+    after = [ops.convert_to_numpy(each) for each in model.layers[1].weights]
+    assert len(after) == 4
+    assert all(np.isfinite(b).all() and not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again.predict(x, verbose=0), model.predict(x, verbose=0))
+    assert again.layers[1].get_config()["alpha"] == 0.7
+
+
+def test_a_dyisru_layer_in_mixed_precision() -> None:
+    layer = DyISRU(dtype="mixed_bfloat16")
+    y = layer(ops.cast(_data(4, 8), "bfloat16"))
+    assert keras.backend.standardize_dtype(y.dtype) == "bfloat16"
+    assert {each.dtype for each in layer.weights} == {"float32"}
+
+
+def test_dyisru_errors_are_one_line() -> None:
+    with pytest.raises(TypeError, match="use the layer DyISRU"):
+        dyisru(keras.Input((3,)))
+    with pytest.raises(ValueError, match=r"x of shape \(4, 8\) does not end in the shape \(7,\) of weight"):
+        dyisru(_data(4, 8), np.ones(7, "float32"))

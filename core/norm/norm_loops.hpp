@@ -16,9 +16,15 @@ template <class S, class Isa> struct NormLoops {
     static constexpr std::size_t lanes = traits<V>::lanes;
     static_assert(padded(1) % lanes == 0);
 
+    static bool is_ordinary(double alpha, double shift) { return Line<V, true>::is_ordinary(alpha, shift); }
+
     static void forward(const NormForward& a)
     {
-        const Line<V> line(a.alpha, a.shift);
+        is_ordinary(a.alpha, a.shift) ? forward_rows<true>(a) : forward_rows<false>(a);
+    }
+    template <bool ordinary> static void forward_rows(const NormForward& a)
+    {
+        const Line<V, ordinary> line(a.alpha, a.shift);
         const auto* src = static_cast<const S*>(a.src);
         auto* dst = static_cast<S*>(a.dst);
         const auto *weight = static_cast<const T*>(a.weight), *bias = static_cast<const T*>(a.bias);
@@ -35,36 +41,41 @@ template <class S, class Isa> struct NormLoops {
     };
 
     // `rows` rows of `count` elements, a multiple of lanes, which are `stride` elements apart.
-    template <std::size_t rows>
-    [[gnu::flatten, gnu::noinline]] static void backward_rows(Line<V> line, std::size_t count, std::size_t stride,
-                                                              const S* src, const S* grad_out, S* grad_in,
-                                                              const T* weight, T* weight_sum, T* bias_sum, Sums& sums)
+    template <std::size_t rows, bool ordinary>
+    [[gnu::flatten, gnu::noinline]] static void backward_rows(Line<V, ordinary> line, std::size_t count,
+                                                              std::size_t stride, const S* src, const S* grad_out,
+                                                              S* grad_in, const T* weight, T* weight_sum, T* bias_sum,
+                                                              Sums& sums)
     {
-        Sums of_rows;
+        Sums all;
         for (std::size_t i = 0; i < count; i += lanes) {
-            const V w = read<V>(weight + i);
+            const V w = read<V>(weight + i), slope = w * line.alpha;
+            Sums column;
             V of_weight = constant<V>(0), of_bias = constant<V>(0);
             for (std::size_t row = 0; row < rows; ++row) {
                 const std::size_t at = row * stride + i;
-                const V x = line.finite(read<V>(src + at)), grad = read<V>(grad_out + at);
+                const V x = line.clamped(read<V>(src + at)), grad = read<V>(grad_out + at);
                 const ValueAndRoot<V> y = value_and_root(line.argument(x));
-                const V grad_u = (grad * w) * (y.r * y.r * y.r);
-                write(grad_in + at, grad_u * line.alpha);
+                const V grad_u = grad * (y.r * y.r * y.r);  // without the weight
+                write(grad_in + at, grad_u * slope);
                 of_weight = fma(grad, y.f, of_weight);
                 of_bias = of_bias + grad;
-                of_rows.alpha = fma(grad_u, x, of_rows.alpha);
-                of_rows.shift = of_rows.shift + grad_u;
+                column.alpha = fma(grad_u, x, column.alpha);
+                column.shift = column.shift + grad_u;
             }
             write(weight_sum + i, read<V>(weight_sum + i) + of_weight);
             write(bias_sum + i, read<V>(bias_sum + i) + of_bias);
+            all.alpha = fma(w, column.alpha, all.alpha);
+            all.shift = fma(w, column.shift, all.shift);
         }
-        sums.alpha = sums.alpha + of_rows.alpha;
-        sums.shift = sums.shift + of_rows.shift;
+        sums.alpha = sums.alpha + all.alpha;
+        sums.shift = sums.shift + all.shift;
     }
 
-    template <std::size_t rows> static void backward_group(const NormBackward& a, std::size_t row, Sums& sums)
+    template <std::size_t rows, bool ordinary>
+    static void backward_group(const NormBackward& a, std::size_t row, Sums& sums)
     {
-        const Line<V> line(a.alpha, a.shift);
+        const Line<V, ordinary> line(a.alpha, a.shift);
         const std::size_t rest = a.n % lanes, whole = a.n - rest;
         const auto* src = static_cast<const S*>(a.src) + row * a.n;
         const auto* grad_out = static_cast<const S*>(a.grad_out) + row * a.n;
@@ -95,10 +106,14 @@ template <class S, class Isa> struct NormLoops {
 
     static void backward(const NormBackward& a)
     {
+        is_ordinary(a.alpha, a.shift) ? backward_all<true>(a) : backward_all<false>(a);
+    }
+    template <bool ordinary> static void backward_all(const NormBackward& a)
+    {
         Sums sums;
         std::size_t row = 0;
-        for (; row + group <= a.rows; row += group) backward_group<group>(a, row, sums);
-        for (; row < a.rows; ++row) backward_group<1>(a, row, sums);
+        for (; row + group <= a.rows; row += group) backward_group<group, ordinary>(a, row, sums);
+        for (; row < a.rows; ++row) backward_group<1, ordinary>(a, row, sums);
         *a.alpha_sum += total(sums.alpha);
         *a.shift_sum += total(sums.shift);
     }

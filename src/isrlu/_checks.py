@@ -46,6 +46,20 @@ def check_finite(name: str, number: Any) -> float:
     return value
 
 
+def check_channels(shape: tuple[int, ...], name: str, given: tuple[int, ...]) -> None:
+    """Raise if x's `shape` does not end in `given`, the shape of dyisru's weight or bias.
+
+    >>> check_channels((4, 8), "weight", (7,))
+    Traceback (most recent call last):
+        ...
+    ValueError: x of shape (4, 8) does not end in the shape (7,) of weight
+    """
+    if not given:
+        raise ValueError(f"{name} needs at least 1 dim, the channels: got 0 dims")
+    if len(shape) < len(given) or tuple(shape[len(shape) - len(given) :]) != tuple(given):
+        raise ValueError(f"x of shape {tuple(shape)} does not end in the shape {tuple(given)} of {name}")
+
+
 def check_learnable_alpha(alpha: Any, learnable: bool, num_parameters: int = 1) -> float:
     """Return a layer's `alpha` as a float. Raise if `alpha` or `num_parameters` is not valid for the layer.
 

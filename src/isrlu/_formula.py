@@ -76,6 +76,11 @@ def isru_sigmoid(ops: ModuleType, x: Any, far: float) -> tuple[Any, Any]:
     return ops.where(x < 0, (0.5 * r) * (r / (1.0 + a)), 0.5 + 0.5 * a), r
 
 
+def norm_argument(ops: ModuleType, x: Any, alpha: Any, shift: Any, largest: float) -> Any:
+    """u = alpha x + shift of dyisru. Infinite x counts as +-largest: 0 * inf would be NaN, in u and in derivatives."""
+    return alpha * ops.where(ops.isinf(x), ops.clip(x, -largest, largest), x) + shift
+
+
 def _infinite_if_zero(ops: ModuleType, alpha: Any) -> Any:
     """inf where alpha is 0, else 0."""
     return ops.where(alpha == 0, ops.full_like(alpha, math.inf), ops.zeros_like(alpha))

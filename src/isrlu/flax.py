@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 
 from isrlu import _formula
 from isrlu import jax as functions
-from isrlu._checks import check_learnable_alpha, require
+from isrlu._checks import check_finite, check_learnable_alpha, require
 
 with require("flax", "jax"):
     import jax
     import jax.numpy as jnp
     from flax import nnx
 
-__all__ = ["ISRLU", "ISRU"]
+__all__ = ["ISRLU", "ISRU", "DyISRU"]
 
 
 class _WithAlpha(nnx.Module):
@@ -67,3 +67,39 @@ class ISRU(_WithAlpha):
     """x / sqrt(1 + alpha x^2), a replacement for tanh; arguments as in `ISRLU`."""
 
     _function = staticmethod(functions.isru)
+
+
+class DyISRU(nnx.Module):
+    """weight * u / sqrt(1 + u^2) + bias, u = alpha x + shift, in place of nnx.LayerNorm. All four are learned.
+
+    Args:
+        num_features: the size of the last axis.
+        alpha, shift: their values at the start.
+        use_bias: whether there is a bias.
+        use_scale: whether there is a weight.
+        param_dtype: dtype of the parameters.
+        rngs: not used; accepted because nnx.LayerNorm takes it.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        alpha: float = 0.5,
+        shift: float = 0.0,
+        use_bias: bool = True,
+        use_scale: bool = True,
+        param_dtype: Any = jnp.float32,
+        rngs: Any = None,
+    ) -> None:
+        self.num_features = num_features
+        self.weight = nnx.Param(jnp.ones((num_features,), param_dtype)) if use_scale else None
+        self.bias = nnx.Param(jnp.zeros((num_features,), param_dtype)) if use_bias else None
+        self.alpha = nnx.Param(jnp.asarray(check_finite("alpha", alpha), param_dtype))
+        self.shift = nnx.Param(jnp.asarray(check_finite("shift", shift), param_dtype))
+
+    def __call__(self, x: Any) -> jax.Array:
+        if jnp.shape(x)[-1:] != (self.num_features,):
+            raise ValueError(f"x must be of shape [*, {self.num_features}], got {list(jnp.shape(x))}")
+        weight, bias = (None if each is None else each[...] for each in (self.weight, self.bias))
+        return functions.dyisru(x, weight, bias, self.alpha[...], self.shift[...])

@@ -11,7 +11,7 @@ import functools
 from typing import Any
 
 from isrlu import _formula
-from isrlu._checks import check_alpha, require
+from isrlu._checks import check_alpha, check_channels, check_finite, require
 
 with require("jax"):
     import jax
@@ -19,7 +19,7 @@ with require("jax"):
     import numpy as np
     from jax.custom_derivatives import SymbolicZero
 
-__all__ = ["isrlu", "isru", "isru_sigmoid"]
+__all__ = ["dyisru", "isrlu", "isru", "isru_sigmoid"]
 
 
 def isrlu(x: Any, alpha: Any = 1.0) -> jax.Array:
@@ -52,6 +52,43 @@ def isru_sigmoid(x: Any) -> jax.Array:
     """
     x = _real(x)
     return _sigmoid(x.astype(_formula.computed(x.dtype.name))).astype(x.dtype)
+
+
+def dyisru(x: Any, weight: Any = None, bias: Any = None, alpha: Any = 0.5, shift: Any = 0.0) -> jax.Array:
+    """weight * u / sqrt(1 + u^2) + bias, u = alpha x + shift: the element-wise replacement of layer normalisation.
+
+    Args:
+        x: array of any real dtype; float16 and bfloat16 are computed in float32 and rounded once.
+        weight, bias: arrays of the shape of x's last dims; None stands for 1 and 0.
+        alpha, shift: finite numbers, or arrays with one value. All arguments are differentiable.
+
+    >>> dyisru(jnp.array([-1.5, 0.0, 1.5]))
+    Array([-0.6,  0. ,  0.6], dtype=float32)
+    """
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None:
+            check_channels(jnp.shape(x), name, jnp.shape(given))
+    alpha, shift = _one_number("alpha", alpha), _one_number("shift", shift)
+    return _norm(x, weight, bias, alpha, shift)
+
+
+@jax.jit
+def _norm(x: Any, weight: Any, bias: Any, alpha: Any, shift: Any) -> jax.Array:
+    x = _real(x)
+    compute = _formula.computed(x.dtype.name)
+    alpha, shift = (jnp.asarray(each).astype(compute).reshape(()) for each in (alpha, shift))
+    u = _formula.norm_argument(jnp, x.astype(compute), alpha, shift, float(jnp.finfo(compute).max))
+    y = _value_and_root("isru", u, jnp.ones((), compute))[0]
+    y = y if weight is None else y * jnp.asarray(weight).astype(compute)
+    return (y if bias is None else y + jnp.asarray(bias).astype(compute)).astype(x.dtype)
+
+
+def _one_number(name: str, given: Any) -> Any:
+    if not _is_array(given):
+        return check_finite(name, given)
+    if jnp.size(given) != 1:
+        raise ValueError(f"{name} must be a number or an array with one value, got shape {jnp.shape(given)}")
+    return given
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -103,8 +140,11 @@ def _sigmoid_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple
 
 
 def _checked(alpha: Any) -> Any:
-    array = isinstance(alpha, (jax.Array, np.ndarray)) or hasattr(alpha, "__jax_array__")  # an nnx.Param has it
-    return alpha if array else check_alpha(alpha)
+    return alpha if _is_array(alpha) else check_alpha(alpha)
+
+
+def _is_array(given: Any) -> bool:
+    return isinstance(given, (jax.Array, np.ndarray)) or hasattr(given, "__jax_array__")  # an nnx.Param has it
 
 
 def _real(x: Any) -> jax.Array:

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from isrlu import _core
-from isrlu._checks import METHODS, check_alpha, check_method
+from isrlu import _core, _formula
+from isrlu._checks import METHODS, check_alpha, check_channels, check_finite, check_method
 
-__all__ = ["isrlu", "isrlu_grad", "isru", "isru_grad", "isru_sigmoid", "isru_sigmoid_grad", "rsqrt"]
+__all__ = ["dyisru", "isrlu", "isrlu_grad", "isru", "isru_grad", "isru_sigmoid", "isru_sigmoid_grad", "rsqrt"]
 
 _ufuncs = _core.ufuncs()
 
@@ -162,3 +162,29 @@ rsqrt = _without_alpha(
     array([inf, 0.5, 0. ])
     """,
 )
+
+
+def dyisru(x: Any, weight: Any = None, bias: Any = None, alpha: float = 0.5, shift: float = 0.0) -> Any:
+    """weight * u / sqrt(1 + u^2) + bias, u = alpha x + shift: the element-wise replacement of layer normalisation.
+
+    weight and bias have the shape of x's last dims; None stands for 1 and 0. The result has x's dtype. 16-bit dtypes
+    are computed in float32 and rounded once.
+
+    >>> dyisru(np.float32([-1.5, 0.0, 1.5]), weight=[5, 5, 5], alpha=0.5)
+    array([-3.,  0.,  3.], dtype=float32)
+    """
+    x = np.asarray(x)
+    if x.dtype.kind in "biu":
+        x = x.astype(np.sqrt.resolve_dtypes((x.dtype, None))[1])
+    if x.dtype not in _FLOATS and x.dtype.name != "bfloat16":
+        raise TypeError(f"dyisru takes real numbers (float16, bfloat16, float32, float64, integers), got {x.dtype}")
+    dtype = np.dtype(_formula.computed(x.dtype.name))
+    scale = [None if given is None else np.asarray(given, dtype) for given in (weight, bias)]
+    for name, given in zip(("weight", "bias"), scale, strict=True):
+        if given is not None:
+            check_channels(x.shape, name, given.shape)
+    a, s = (dtype.type(check_finite(name, given)) for name, given in (("alpha", alpha), ("shift", shift)))
+    with np.errstate(over="ignore"):
+        y = isru(_formula.norm_argument(np, x.astype(dtype), a, s, np.finfo(dtype).max))
+        y = y if scale[0] is None else y * scale[0]
+        return (y if scale[1] is None else y + scale[1]).astype(x.dtype)[()]

@@ -1,7 +1,8 @@
 """ISRLU and ISRU for ONNX: the model-local functions `isrlu::ISRLU` and `isrlu::ISRU`, built of standard operators.
 
 They are for graphs that are built by hand. Any runtime can run them without a custom operator. Both take one tensor and
-the attribute `alpha` (default 1), and return a tensor of the same type.
+the attribute `alpha` (default 1), and return a tensor of the same type. `isrlu::DyISRU` has the inputs x, weight, bias,
+alpha and shift.
 
 >>> graph = onnx.helper.make_graph(
 ...     [node("ISRLU", "x", "y", alpha=3.0)],
@@ -23,7 +24,7 @@ from isrlu._checks import check_alpha, require
 with require("onnx"):
     import onnx
 
-__all__ = ["DOMAIN", "OPSET", "add_functions", "functions", "make_model", "node"]
+__all__ = ["DOMAIN", "OPSET", "add_functions", "functions", "make_model", "node", "norm_node"]
 
 DOMAIN = "isrlu"
 OPSET = 18  # of the standard operators; supported by onnxruntime 1.14 and later
@@ -61,11 +62,35 @@ _BODY = """
     >
     Y = CastLike (y, X)
 """
+# Infinite x counts as the largest number, because 0 * inf would be NaN. u is clamped where f is +-1 to the last bit.
+_NORM = """
+    x = Cast <to: int = {type}> (X)
+    weight = Cast <to: int = {type}> (Weight)
+    bias = Cast <to: int = {type}> (Bias)
+    alpha = Cast <to: int = {type}> (Alpha)
+    shift = Cast <to: int = {type}> (Shift)
+    one = Constant <value = {name} {{1.0}}> ()
+    far = Constant <value = {name} {{{far}}}> ()
+    largest = Constant <value = {name} {{{largest}}}> ()
+    minus_largest = Neg (largest)
+    minus_far = Neg (far)
+    finite = Clip (x, minus_largest, largest)
+    product = Mul (alpha, finite)
+    sum = Add (product, shift)
+    u = Clip (sum, minus_far, far)
+    u_u = Mul (u, u)
+    d = Add (one, u_u)
+    root = Sqrt (d)
+    f = Div (u, root)
+    scaled = Mul (f, weight)
+    y = Add (scaled, bias)
+    Y = CastLike (y, X)
+"""
 _RESULT = {"ISRLU": "Max (x, curve)", "ISRU": "Identity (curve)"}
 
 
 def functions(compute: str = "float32", opset: int = OPSET) -> list[onnx.FunctionProto]:
-    """Both functions, for tensors of type float, float16 and bfloat16, or with compute="float64" for double.
+    """All functions, for tensors of type float, float16 and bfloat16, or with compute="float64" for double.
 
     Inputs are converted to the type `compute`, and the result is rounded once. The operators are of version `opset`.
     """
@@ -77,13 +102,13 @@ def functions(compute: str = "float32", opset: int = OPSET) -> list[onnx.Functio
     types: dict[str, Any] = {"name": "double" if double else "float", "far": _formula.far(compute)}
     types["largest"] = float(np.finfo(compute).max)
     types["type"] = onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
-    return [
-        onnx.parser.parse_function(
-            f'<domain: "{DOMAIN}", opset_import: ["": {opset}]>\n{name} <alpha: float = 1.0> (X) => (Y)\n'
-            f"{{{_BODY.format(result=result, **types)}}}"
-        )
+    head = f'<domain: "{DOMAIN}", opset_import: ["": {opset}]>\n'
+    texts = [
+        f"{name} <alpha: float = 1.0> (X) => (Y)\n{{{_BODY.format(result=result, **types)}}}"
         for name, result in _RESULT.items()
     ]
+    texts.append(f"DyISRU (X, Weight, Bias, Alpha, Shift) => (Y)\n{{{_NORM.format(**types)}}}")
+    return [onnx.parser.parse_function(head + text) for text in texts]
 
 
 def node(function: str, x: str, y: str, *, alpha: float = 1.0) -> onnx.NodeProto:
@@ -91,6 +116,11 @@ def node(function: str, x: str, y: str, *, alpha: float = 1.0) -> onnx.NodeProto
     if function not in _RESULT:
         raise ValueError(f"unknown function {function!r}: known are {', '.join(_RESULT)}")
     return onnx.helper.make_node(function, [x], [y], domain=DOMAIN, alpha=min(check_alpha(alpha), LARGEST))
+
+
+def norm_node(x: str, weight: str, bias: str, alpha: str, shift: str, y: str) -> onnx.NodeProto:
+    """The node y = DyISRU(x, weight, bias, alpha, shift). All are names of tensors; alpha and shift have no dims."""
+    return onnx.helper.make_node("DyISRU", [x, weight, bias, alpha, shift], [y], domain=DOMAIN)
 
 
 def add_functions(model: onnx.ModelProto, compute: str = "float32") -> onnx.ModelProto:

@@ -2,6 +2,7 @@
 
 from isrlu.testing._bounds import BOUNDS, ESTIMATE, Bounds, bounds, check, root_error
 from isrlu.testing._frameworks import EVALUATORS, evaluate, questions
+from isrlu.testing._norm import NORM_BOUNDS, NormBounds, NormVectors, check_norm, load_norm, norm_error
 from isrlu.testing._oracle import alpha_derivative, derivative, recurrent_step, reference
 from isrlu.testing._recurrent import RECURRENT, RecurrentBounds, check_recurrent
 from isrlu.testing._ulps import FORMATS, Format, assert_ulps, ulp, ulp_error
@@ -14,21 +15,27 @@ __all__ = [
     "EVALUATORS",
     "FORMATS",
     "FUNCTIONS",
+    "NORM_BOUNDS",
     "QUANTITIES",
     "RECURRENT",
     "Bounds",
     "Format",
+    "NormBounds",
+    "NormVectors",
     "RecurrentBounds",
     "Vectors",
     "alpha_derivative",
     "assert_ulps",
     "bounds",
     "check",
+    "check_norm",
     "check_recurrent",
     "derivative",
     "evaluate",
     "expect",
     "load",
+    "load_norm",
+    "norm_error",
     "questions",
     "recurrent_step",
     "reference",

@@ -5,6 +5,7 @@ from isrlu._checks import require
 with require("torch"):
     import torch as _torch  # noqa: F401
 
+from isrlu.torch._fit import fit
 from isrlu.torch._functional import isrlu, isru, isru_sigmoid
 from isrlu.torch._modules import ISRLU, ISRU, ISRUSigmoid
 from isrlu.torch._norm import dyisru
@@ -23,6 +24,7 @@ __all__ = [
     "ISRUSigmoid",
     "LSTMCell",
     "dyisru",
+    "fit",
     "isrlu",
     "isru",
     "isru_sigmoid",

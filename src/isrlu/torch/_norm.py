@@ -53,7 +53,13 @@ class Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number, made: tuple[Tensor]
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        alpha: Number,
+        shift: Number,
+        made: tuple[Tensor],
     ) -> Tensor:
         given = x, weight, bias, alpha, shift
         ctx.save_for_backward(*[each if isinstance(each, Tensor) else None for each in given])

@@ -90,6 +90,11 @@ class DyISRU(nn.Module):
         new._norm = [old]
         return new
 
+    @property
+    def old_norm(self) -> nn.Module | None:
+        """The layer that `from_norm` was given, until `fit` or `forget_norm`."""
+        return self._norm[0] if self._norm else None
+
     def forget_norm(self) -> None:
         """Drop the old layer that `from_norm` remembers for `fit`."""
         self._norm = []

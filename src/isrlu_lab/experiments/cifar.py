@@ -80,11 +80,15 @@ def _accuracy_table(found: Study) -> Table:
     ]
     cells: list[list[Cell]] = []
     for row in found.rows:
-        values = {key: list(found.values(row, key).values()) for key in ("final_accuracy", "final_loss", "step_milliseconds")}
+        values = {
+            key: list(found.values(row, key).values()) for key in ("final_accuracy", "final_loss", "step_milliseconds")
+        }
         accuracy = stats.mean(values["final_accuracy"]) if values["final_accuracy"] else None
         loss = statistics.mean(values["final_loss"]) if values["final_loss"] else None
         step = statistics.median(values["step_milliseconds"]) if values["step_milliseconds"] else None
-        cells.append([row.spec.label, accuracy and accuracy.value, accuracy and accuracy.half, loss, step, len(found.of(row))])
+        cells.append(
+            [row.spec.label, accuracy and accuracy.value, accuracy and accuracy.half, loss, step, len(found.of(row))]
+        )
     spec = found.rows[0].spec
     caption = f"CIFAR-10, {spec.network}, batches of {spec.batch}, {spec.duration}, one thread a run"
     return Table(caption + found.marks, columns, cells)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from isrlu_lab import data
+from isrlu_lab.data import IMAGES, Family, load_any
 from isrlu_lab.errors import UserError
 from isrlu_lab.experiments.context import Context, NothingStored
 from isrlu_lab.training.grid import make_engine, run_grid, shard
@@ -39,6 +39,7 @@ class Study:
     identity: str
     title: str  # of the data
     full: bool
+    family: Family = IMAGES  # of the data
 
     def of(self, row: Row) -> dict[int, Run]:
         """seed -> run, for the finished runs of this row."""
@@ -78,8 +79,8 @@ class Study:
         """Why these runs cannot decide the paper's claims, or "" if they can."""
         if not self.full:
             return "The quick preset trains too little to tell: run it with --full."
-        if self.identity != "mnist":
-            return f"This is not MNIST but {self.title}."
+        if self.identity != self.family.standard:
+            return f"This is not {self.family.name} but {self.title}."
         if missing := sum(spec.hash not in self.finished for spec in self.specs()):
             return f"{missing} of the {len(self.specs())} runs are missing: {TRAIN_THEM}."
         if any(len(self.of(row)) < len(self.seeds) for row in self.rows):
@@ -90,7 +91,7 @@ class Study:
     def marks(self) -> str:
         """Caption suffix for runs of the quick preset or on other data than MNIST: " [quick preset; TITLE]", or ""."""
         found = [] if self.full else ["quick preset"]
-        found += [] if self.identity == "mnist" else [self.title]
+        found += [] if self.identity == self.family.standard else [self.title]
         return f" [{'; '.join(found)}]" if found else ""
 
     @property
@@ -129,20 +130,23 @@ def check_options(options: Mapping[str, Any]) -> None:
     if options.get("shard"):
         shard([], options["shard"])
     if options.get("data"):
-        data.load(options["data"])
+        load_any(options["data"])
 
 
-def run_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
-    """Train the runs of `rows` that are not stored yet, and return all runs. --seeds overrides `seeds`."""
+def run_study(context: Context, rows: Sequence[Row], *, seeds: int | Sequence[int], family: Family = IMAGES) -> Study:
+    """Train the runs of `rows` that are not stored yet, and return all runs.
+
+    seeds: how many, unless --seeds says so; or the seeds themselves, whatever --seeds says.
+    """
     options = context.options
-    seeds = options.get("seeds") or seeds
+    chosen = range(options.get("seeds") or seeds) if isinstance(seeds, int) else seeds
     if context.stored:
-        return _stored_study(context, rows, seeds=seeds)
-    source, reason = data.find_or_digits(options.get("data"))
+        return _stored_study(context, rows, list(chosen), family)
+    source, reason = family.find(options.get("data"))
     if reason:
-        context.folder.warn(f"{reason}; trains on scikit-learn's digits instead")
-    found = data.load(source)
-    study = Study(list(rows), list(range(seeds)), {}, found.identity, found.title, context.full)
+        context.folder.warn(f"{reason}; trains on {family.stand_in_name} instead")
+    found = load_any(source)
+    study = Study(list(rows), list(chosen), {}, found.identity, found.title, context.full, family)
     grid = study.specs()
     mine = shard(grid, options["shard"]) if options.get("shard") else grid
     output = context.folder.output
@@ -158,22 +162,22 @@ def run_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
     return study
 
 
-def _stored_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study:
+def _stored_study(context: Context, rows: Sequence[Row], seeds: list[int], family: Family) -> Study:
     """The study made of stored runs only. Raises NothingStored if there are none.
 
     Without --data it uses the data set that most of the stored runs were trained on.
     """
     if not context.folder.output.runs.exists():
         raise NothingStored(f"no such store of runs: {context.folder.output.runs}")
-    given = data.given(context.options.get("data"))
+    given = family.given(context.options.get("data"))
     with RunReader(context.folder.output.runs) as store:
         if given:
-            loaded = data.load(given)
+            loaded = load_any(given)
             titles = {loaded.identity: loaded.title}
         else:
-            identities = ("mnist", *(run.spec.data for run in store.all(warn=lambda _: None)))
-            titles = {each: data.title(each) for each in identities}
-        studies = [Study(list(rows), list(range(seeds)), {}, *each, context.full) for each in titles.items()]
+            identities = (family.standard, *(run.spec.data for run in store.all(warn=lambda _: None)))
+            titles = {each: family.title(each) for each in identities}
+        studies = [Study(list(rows), seeds, {}, *each, context.full, family) for each in titles.items()]
         studies = [dataclasses.replace(each, runs=store.find(each.specs())) for each in studies]
     study = max(studies, key=lambda each: len(each.runs))
     if not any(study.of(row) for row in rows):
@@ -182,17 +186,21 @@ def _stored_study(context: Context, rows: Sequence[Row], *, seeds: int) -> Study
 
 
 def is_current(
-    environment: Mapping[str, Any], context: Context, rows: Callable[[bool], Sequence[Row]], seeds: Mapping[bool, int]
+    environment: Mapping[str, Any],
+    context: Context,
+    rows: Callable[[bool], Sequence[Row]],
+    seeds: Mapping[bool, int],
+    family: Family = IMAGES,
 ) -> bool:
     """Whether a stored result has all runs of rows(full), at least seeds[full] or --seeds seeds, and the same data."""
     stored = environment.get("runs", {})
     if not stored.get("complete") or stored["seeds"] < (context.options.get("seeds") or seeds[context.full]):
         return False
-    source = data.at_hand(context.options.get("data"))
-    if source is None and stored["data"] == data.DIGITS:
-        return False  # MNIST may be available by now
-    identity = data.load(source).identity if source else stored["data"]
-    study = Study(list(rows(context.full)), list(range(stored["seeds"])), {}, identity, "", context.full)
+    source = family.at_hand(context.options.get("data"))
+    if source is None and family.stand_in and stored["data"] == load_any(family.stand_in).identity:
+        return False  # the standard set may be available by now
+    identity = load_any(source).identity if source else stored["data"]
+    study = Study(list(rows(context.full)), list(range(stored["seeds"])), {}, identity, "", context.full, family)
     return stored.get("grid") == study.digest
 
 

@@ -16,6 +16,8 @@ KINDS = {  # the "kind" in a stored specification -> its class
     "rnn": "isrlu_lab.training.recurrent.recurrent_spec:RecurrentSpec",
     "depth": "isrlu_lab.training.depth.depth_spec:DepthSpec",
     "cifar": "isrlu_lab.training.cifar.cifar_spec:CifarSpec",
+    "gpt": "isrlu_lab.training.gpt.gpt_spec:GptSpec",
+    "gpt-swap": "isrlu_lab.training.gpt.gpt_spec:SwapSpec",
 }
 
 

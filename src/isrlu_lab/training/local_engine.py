@@ -106,11 +106,11 @@ class _Worker:
 
 def _serve(connection: Connection, source: str, checkpoints: Path, threads: int) -> None:
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    from isrlu_lab.data import load
-    from isrlu_lab.training.image_tensors import ImageTensors
+    from isrlu_lab.data import load_any
+    from isrlu_lab.training.tensors import as_tensors
 
     set_up_worker(threads)
-    tensors = ImageTensors(load(source))
+    tensors = as_tensors(load_any(source))
     while True:
         try:
             spec = connection.recv()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from isrlu_lab import environment
-from isrlu_lab.data import load
+from isrlu_lab.data import load_any
 from isrlu_lab.errors import UserError
 from isrlu_lab.training.checkpoint import CannotSave
 from isrlu_lab.training.run_spec import RunSpec
@@ -71,7 +71,7 @@ class RayEngine:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise UserError(f"cannot reach Ray at {self.address}: {str(error).partition(chr(10))[0]}") from None
         try:
-            data = ray.put(load(self.source))
+            data = ray.put(load_any(self.source))
             task = ray.remote(num_cpus=self.threads, max_retries=TRIES - 1)(_task)
             pending = {task.remote(spec, data, self.checkpoints, self.threads): spec for spec in specs}
             while pending:
@@ -91,7 +91,7 @@ class RayEngine:
 
 
 def _task(spec: RunSpec, data: object, checkpoints: Path, threads: int) -> Run:
-    from isrlu_lab.training.image_tensors import ImageTensors
+    from isrlu_lab.training.tensors import as_tensors
 
     set_up_worker(threads)
-    return execute(spec, ImageTensors(data), checkpoints if checkpoints.is_dir() else None)  # type: ignore[arg-type]
+    return execute(spec, as_tensors(data), checkpoints if checkpoints.is_dir() else None)  # type: ignore[arg-type]

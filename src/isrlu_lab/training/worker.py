@@ -14,9 +14,9 @@ import torch
 from isrlu_lab import environment
 from isrlu_lab.errors import UserError
 from isrlu_lab.training.checkpoint import CannotSave, DamagedCheckpoint
-from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.run_spec import RunSpec
 from isrlu_lab.training.run_store import Run
+from isrlu_lab.training.tensors import Tensors
 
 TRIES = 3  # attempts at a run whose worker dies
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of malloc.h
@@ -59,7 +59,7 @@ def keep_memory() -> None:
 
 
 def execute(
-    spec: RunSpec, tensors: ImageTensors, checkpoints: Path | None, tell: Callable[[Progress], None] = lambda _: None
+    spec: RunSpec, tensors: Tensors, checkpoints: Path | None, tell: Callable[[Progress], None] = lambda _: None
 ) -> Run:
     """Train `spec`, from its checkpoint if there is one. A run that diverges or fails is returned with that status.
 

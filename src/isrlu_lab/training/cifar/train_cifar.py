@@ -68,7 +68,9 @@ def train(
         losses: list[Tensor] = []
         for number, chosen in enumerate(batches, 1):
             optimiser.param_groups[0]["lr"] = spec.rate * 0.5 * (1 + math.cos(math.pi * step / total))
-            losses.append(_train_step(network, optimiser, _mirrored((images[chosen] - mean) / deviation), labels[chosen]))
+            losses.append(
+                _train_step(network, optimiser, _mirrored((images[chosen] - mean) / deviation), labels[chosen])
+            )
             step += 1
             if watch and number % LOSS_EVERY == 0 and number < len(batches):
                 watch(history, step, losses[-1].item(), number * batch / (time.perf_counter() - start))

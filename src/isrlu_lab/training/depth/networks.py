@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from isrlu import signal
 from isrlu.torch import ISRLU
+
 SISRLU = nn.SELU
 
 

@@ -36,7 +36,7 @@ CIFAR = Family(
 
 
 def load_any(source: str | Path) -> dataset.Dataset | text.Text:
-    """The data at a source: a text for a file and for "python-topics", CIFAR-10 for its files, else MNIST or its like."""
+    """The data at a source: a text for a file or "python-topics", CIFAR-10 for its files, else MNIST or its like."""
     if (Path(source) / "test_batch.bin").is_file():
         return cifar10.read(source)
     is_text = str(source) == text.TOPICS or Path(source).is_file()

@@ -144,7 +144,7 @@ def _claims(found: Study) -> list[Claim]:
     alike = stats.alike([each["isrlu", "elu"], each["isrlu3", "elu"]], MARGIN)
     beside = f"ISRLU α=1 − ELU {each['isrlu', 'elu']}, ISRLU α=3 − ELU {each['isrlu3', 'elu']} points of accuracy."
     normalised = stats.better(each["isrlu", "relu-bn"], MARGIN)
-    against = f"Points of accuracy against ReLU with batch normalisation: ISRLU {each['isrlu', 'relu-bn']}, ELU {each['elu', 'relu-bn']}."
+    against = f"ISRLU {each['isrlu', 'relu-bn']}, ELU {each['elu', 'relu-bn']} points of accuracy from that rival."
     return [
         claim("cifar.relu", relu, here, unsure if relu is None else "Not better here."),
         claim("cifar.elu", alike, beside, unsure if alike is None else "They differ."),

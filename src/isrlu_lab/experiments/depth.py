@@ -129,7 +129,6 @@ def _accuracy_table(found: Study) -> Table:
         Column("training loss of the last epoch", "here", "{:.4f}"),
         Column("variance in the last layer, before training", "here", "{:.2g}"),
         Column("variance in the last layer, after training", "here", "{:.2g}"),
-        Column("seconds", "here", "{:.0f}"),
         Column("seeds"),
     ]
     cells: list[list[Cell]] = []
@@ -142,7 +141,6 @@ def _accuracy_table(found: Study) -> Table:
                 lambda each: each["final_loss"],
                 lambda each: each["history"]["initial"]["variance"][-1],
                 lambda each: each["history"]["final"]["variance"][-1],
-                lambda each: each["seconds"],
             )
         ]
         spec = row.spec

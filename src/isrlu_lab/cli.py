@@ -65,7 +65,10 @@ def info() -> None:
 
 
 Out = Annotated[Path, typer.Option("--out", help="Folder for results and report.")]
-Data = Annotated[str | None, typer.Option("--data", help="Folder with MNIST's IDX files, or data in their format.")]
+Data = Annotated[
+    str | None,
+    typer.Option("--data", help="Folder with MNIST's IDX files, or data in their format; for normfree a text file."),
+]
 
 
 @app.command()
@@ -121,7 +124,7 @@ def report(out: Out = Path("results")) -> None:
 
 @app.command()
 def data(
-    name: Annotated[str, typer.Argument(help="The data set: mnist.")] = "mnist",
+    name: Annotated[str, typer.Argument(help="The data set: mnist or tinyshakespeare.")] = "mnist",
     folder: Data = None,
 ) -> None:
     """Find or download the data, check it, and print where it is."""

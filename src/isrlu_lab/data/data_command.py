@@ -6,14 +6,19 @@ import rich
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from isrlu_lab.data.locate import find, load
+from isrlu_lab.data import cifar10, locate, text
+from isrlu_lab.data.family import load_any
+from isrlu_lab.data.text import Text
 from isrlu_lab.errors import UserError
 
+KNOWN = {"mnist": locate.find, cifar10.IDENTITY: cifar10.find, text.SHAKESPEARE: text.find}
 
-def show(name: str, folder: str | None) -> None:
+
+def show(name: str, where: str | None) -> None:
     """Print where the data is and what it is; downloads it with a progress bar if necessary."""
-    if name != "mnist":
-        raise UserError(f"unknown data set {name!r}: known is mnist; other data in its format is given by --data DIR")
+    if name not in KNOWN:
+        others = "other data in MNIST's format is given by --data DIR, another text by --data FILE"
+        raise UserError(f"unknown data set {name!r}: known are {', '.join(KNOWN)}; {others}")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as bar:
         tasks: dict[str, object] = {}
@@ -22,7 +27,10 @@ def show(name: str, folder: str | None) -> None:
             task = tasks.setdefault(file, bar.add_task(file, total=None) if file not in tasks else None)
             bar.update(task, completed=done, total=total or None)  # type: ignore[arg-type]
 
-        where = find(folder, progress=progress)
-    found = load(where)
-    counts = f"{len(found.train_labels):,} images to train, {len(found.test_labels):,} to test"
-    rich.print(f"[bold]{escape(found.title)}[/] in {escape(where)}: {counts}; identity {found.identity}")
+        source = KNOWN[name](where, progress=progress)
+    found = load_any(source)
+    if isinstance(found, Text):
+        counts = f"{len(found.content):,} characters, {len(set(found.content))} different"
+    else:
+        counts = f"{len(found.train_labels):,} images to train, {len(found.test_labels):,} to test"
+    rich.print(f"[bold]{escape(found.title)}[/] in {escape(source)}: {counts}; identity {found.identity}")

@@ -104,6 +104,15 @@ EXPERIMENTS = (
         trains=True,
     ),
     Experiment(
+        name="normfree",
+        title="Beyond the paper: DyISRU in place of LayerNorm",
+        summary="a character-level GPT with LayerNorm, RMSNorm, DyT, Derf and DyISRU; norms of a trained one swapped",
+        quick="1 min",
+        full="50 min",
+        module="isrlu_lab.experiments.gpt.normfree",
+        trains=True,
+    ),
+    Experiment(
         name="depth",
         title="The paper's future work: deeper networks, self-normalisation",
         summary="8 to 64 layers without normalisation: accuracy, and the signal layer by layer",

@@ -82,7 +82,7 @@ class SwapSpec(GptSpec):
         super().__post_init__()
         check(self.swap in SWAPS, f"unknown swap {self.swap!r}: known are {', '.join(SWAPS)}")
         check(self.norm == "layernorm", f"a swap starts from layernorm, got {self.norm!r}")
-        check(self.further >= 1, f"further must be at least 1, got {self.further!r}")
+        check(self.further >= 4, f"further must be at least 4, got {self.further!r}")
         check(0 < self.further_rate < 1, f"further_rate must be between 0 and 1, got {self.further_rate!r}")
 
     @property

@@ -9,7 +9,7 @@ class DyT(nn.Module):
 
     def __init__(self, width: int, alpha: float) -> None:
         super().__init__()
-        self.alpha = nn.Parameter(torch.full((1,), alpha))
+        self.alpha = nn.Parameter(torch.full((1,), float(alpha)))
         self.weight = nn.Parameter(torch.ones(width))
         self.bias = nn.Parameter(torch.zeros(width))
 
@@ -22,7 +22,7 @@ class Derf(nn.Module):
 
     def __init__(self, width: int, alpha: float) -> None:
         super().__init__()
-        self.alpha = nn.Parameter(torch.full((1,), alpha))
+        self.alpha = nn.Parameter(torch.full((1,), float(alpha)))
         self.shift = nn.Parameter(torch.zeros(1))
         self.weight = nn.Parameter(torch.ones(width))
         self.bias = nn.Parameter(torch.zeros(width))

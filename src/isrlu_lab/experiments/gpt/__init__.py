@@ -1,0 +1,1 @@
+"""Experiments with a character-level GPT."""

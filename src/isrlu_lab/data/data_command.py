@@ -6,11 +6,12 @@ import rich
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from isrlu_lab.data import locate, text
+from isrlu_lab.data import cifar10, locate, text
+from isrlu_lab.data.family import load_any
 from isrlu_lab.data.text import Text
 from isrlu_lab.errors import UserError
 
-KNOWN = {"mnist": locate.find, text.SHAKESPEARE: text.find}
+KNOWN = {"mnist": locate.find, cifar10.IDENTITY: cifar10.find, text.SHAKESPEARE: text.find}
 
 
 def show(name: str, where: str | None) -> None:
@@ -27,7 +28,7 @@ def show(name: str, where: str | None) -> None:
             bar.update(task, completed=done, total=total or None)  # type: ignore[arg-type]
 
         source = KNOWN[name](where, progress=progress)
-    found = text.read(source) if name == text.SHAKESPEARE else locate.load(source)
+    found = load_any(source)
     if isinstance(found, Text):
         counts = f"{len(found.content):,} characters, {len(set(found.content))} different"
     else:

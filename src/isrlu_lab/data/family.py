@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from isrlu_lab.data import dataset, locate, text
+from isrlu_lab.data import cifar10, dataset, locate, text
 
 
 @dataclass(eq=False)
@@ -13,7 +13,7 @@ class Family:
 
     standard: str  # identity of the set that the claims are about
     name: str
-    stand_in: str  # a source that is always there, for a machine that cannot reach the standard set
+    stand_in: str  # a source that is always there, for a machine that cannot reach the standard set; "": none
     stand_in_name: str
     given: Callable[[str | None], str | None]
     at_hand: Callable[[str | None], str | None]
@@ -29,9 +29,15 @@ TEXTS = Family(
     *(text.SHAKESPEARE, "tiny Shakespeare", text.TOPICS, "Python's documentation topics"),
     *(text.given, text.at_hand, text.find_or_topics, text.title),
 )
+CIFAR = Family(
+    *(cifar10.IDENTITY, cifar10.TITLE, "", ""),
+    *(cifar10.given, cifar10.at_hand, lambda where: (cifar10.find(where), ""), lambda _: cifar10.TITLE),
+)
 
 
 def load_any(source: str | Path) -> dataset.Dataset | text.Text:
-    """The data at a source: a text for a file and for "python-topics", else images."""
+    """The data at a source: a text for a file or "python-topics", CIFAR-10 for its files, else MNIST or its like."""
+    if (Path(source) / "test_batch.bin").is_file():
+        return cifar10.read(source)
     is_text = str(source) == text.TOPICS or Path(source).is_file()
     return text.read(source) if is_text else locate.load(source)

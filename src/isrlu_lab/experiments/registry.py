@@ -112,6 +112,24 @@ EXPERIMENTS = (
         module="isrlu_lab.experiments.gpt.normfree",
         trains=True,
     ),
+    Experiment(
+        name="depth",
+        title="The paper's future work: deeper networks, self-normalisation",
+        summary="8 to 64 layers without normalisation: accuracy, and the signal layer by layer",
+        quick="40 s",
+        full="1 h",
+        module="isrlu_lab.experiments.depth",
+        trains=True,
+    ),
+    Experiment(
+        name="cifar",
+        title="The paper's future work: an 11-layer network on CIFAR-10",
+        summary="the network that ELU was introduced with, at a quarter of its width, per epoch and per second",
+        quick="1 min",
+        full="6 h",
+        module="isrlu_lab.experiments.cifar",
+        trains=True,
+    ),
 )
 
 

@@ -197,7 +197,7 @@ def is_current(
     if not stored.get("complete") or stored["seeds"] < (context.options.get("seeds") or seeds[context.full]):
         return False
     source = family.at_hand(context.options.get("data"))
-    if source is None and stored["data"] == load_any(family.stand_in).identity:
+    if source is None and family.stand_in and stored["data"] == load_any(family.stand_in).identity:
         return False  # the standard set may be available by now
     identity = load_any(source).identity if source else stored["data"]
     study = Study(list(rows(context.full)), list(range(stored["seeds"])), {}, identity, "", context.full, family)

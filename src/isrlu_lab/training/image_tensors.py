@@ -8,7 +8,7 @@ from isrlu_lab.data import Dataset
 
 
 class ImageTensors:
-    """The whole data set in memory: images [n, 1, 28, 28] in [0, 1], channels last, and labels."""
+    """The whole data set in memory: images [n, colours, rows, columns] in [0, 1], channels last, and labels."""
 
     def __init__(self, data: Dataset) -> None:
         self.identity = data.identity
@@ -17,5 +17,7 @@ class ImageTensors:
 
 
 def _images(pixels: np.ndarray) -> Tensor:
-    images = torch.from_numpy(pixels.astype(np.float32) / np.float32(255)).unsqueeze(1)
+    images = torch.from_numpy(pixels.astype(np.float32) / np.float32(255))
+    if images.ndim == 3:  # one colour
+        images = images.unsqueeze(1)
     return images.contiguous(memory_format=torch.channels_last)

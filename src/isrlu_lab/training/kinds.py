@@ -14,6 +14,8 @@ from isrlu_lab.training.run_spec import RunSpec, check
 KINDS = {  # the "kind" in a stored specification -> its class
     "": "isrlu_lab.training.mnist.mnist_spec:MnistSpec",  # stored without a kind
     "rnn": "isrlu_lab.training.recurrent.recurrent_spec:RecurrentSpec",
+    "depth": "isrlu_lab.training.depth.depth_spec:DepthSpec",
+    "cifar": "isrlu_lab.training.cifar.cifar_spec:CifarSpec",
     "gpt": "isrlu_lab.training.gpt.gpt_spec:GptSpec",
     "gpt-swap": "isrlu_lab.training.gpt.gpt_spec:SwapSpec",
 }

@@ -5,6 +5,7 @@ from isrlu._checks import require
 with require("torch"):
     import torch as _torch  # noqa: F401
 
+from isrlu.torch._fold import fold_alpha
 from isrlu.torch._functional import isrlu, isru, isru_sigmoid
 from isrlu.torch._modules import ISRLU, ISRU, ISRUSigmoid
 from isrlu.torch._register import register
@@ -19,6 +20,7 @@ __all__ = [
     "GRUCell",
     "ISRUSigmoid",
     "LSTMCell",
+    "fold_alpha",
     "isrlu",
     "isru",
     "isru_sigmoid",

@@ -3,7 +3,7 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
 from isrlu_lab.hardware.formats import Float
-from isrlu_lab.hardware.ieee import round_and_pack, unpack
+from isrlu_lab.hardware.ieee import normalise, round_and_pack, unpack
 from isrlu_lab.hardware.stream import Cut, Unit, concat, wire
 
 GUARD = 2  # bits below the product
@@ -33,7 +33,7 @@ class FmaUnit(Unit):
         subtract = sign ^ c.sign
         top = wire(m, "top", a.exponent + b.exponent + (p + 3 - number.bias))  # of c at distance 0
         distance = wire(m, "distance", top - c.exponent)
-        above = distance < 0
+        above = (distance < 0) | a.zero | b.zero
         limited = Mux(above, 0, Mux(distance > window - 1, window - 1, distance))[: window.bit_length()]
         moved = wire(m, "moved", Cat(Const(0, window - 1), c.significand) >> limited)  # its last p bits are below the window
         addend = Cat(moved[:p].any(), moved[p:])
@@ -49,5 +49,6 @@ class FmaUnit(Unit):
         size = wire(m, "size", Mux(negative, -total, total)[: window + 1])
         sign = Mux(subtract & ~size.any(), 0, sign ^ negative)
         size, exponent, sign, nan, inf, inf_sign = cut(size, exponent, sign, nan, inf, inf_sign)
-        rounded = round_and_pack(m, number, sign, exponent, size, Const(0, 1))
+        wide, field = normalise(m, exponent, size)
+        rounded = round_and_pack(m, number, sign, field, wide, Const(0, 1))
         return Mux(nan, number.nan, Mux(inf, concat(inf_sign, Const(number.inf, number.width - 1)), rounded))

@@ -44,19 +44,22 @@ def leading_zeros(m: Module, value: Value) -> Value:
     return Cat(Mux(high[-1], low[:-1], high[:-1]), high[-1] & ~low[-1], high[-1] & low[-1])
 
 
-def round_and_pack(m: Module, number: Float, sign: Value, exponent: Value, wide: Value, sticky: Value) -> Value:
-    """The word of (-1)^sign wide 2^(exponent - bias - (len(wide) - 1)), where the exponent is at least 1.
+def normalise(m: Module, exponent: Value, wide: Value) -> tuple[Value, Value]:
+    """`wide` with its leading 1 at the top, or as far up as a subnormal number allows; then the exponent field less 1.
 
-    The leading 1 is moved to the top, or as far as a subnormal number allows. sticky: something nonzero is below.
+    exponent: of the top bit, at least 1.
     """
     zeros = wire(m, "zeros", leading_zeros(m, wide))
     room = wire(m, "room", (exponent - 1)[: len(exponent)])
     shift = wire(m, "shift", Mux(zeros > room, room, zeros)[: len(zeros)])
-    shifted = wire(m, "shifted", (wide << shift)[: len(wide)])
-    kept = shifted[-number.mantissa - 1 :]
-    rest = shifted[: -number.mantissa - 1]
+    return wire(m, "shifted", (wide << shift)[: len(wide)]), (room - shift)[: len(room)]
+
+
+def round_and_pack(m: Module, number: Float, sign: Value, field: Value, wide: Value, sticky: Value) -> Value:
+    """The word of a normalised number. field: its exponent field less 1. sticky: something nonzero is below."""
+    kept, rest = wide[-number.mantissa - 1 :], wide[: -number.mantissa - 1]
     up = rest[-1] & (rest[:-1].any() | sticky | kept[0])
-    magnitude = wire(m, "rounded", ((room - shift) << number.mantissa) + kept + up)
-    large = magnitude >= number.inf
-    word = Mux(large, number.inf, magnitude)[: number.width - 1]
-    return concat(sign, Mux(wide.any(), word, 0)[: number.width - 1])
+    # The leading 1 of a normal number adds 1 to the field. A carry of the rounding adds 1 more.
+    magnitude = wire(m, "rounded", (field << number.mantissa) + kept + up)
+    word = Mux(magnitude >= number.inf, number.inf, magnitude)[: number.width - 1]
+    return concat(sign, Mux(kept.any() | up, word, 0)[: number.width - 1])

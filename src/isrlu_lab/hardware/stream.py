@@ -86,9 +86,9 @@ def look_up(m: Module, name: str, entries: list[int], index: Value) -> Value:
     return port.data
 
 
-def wire(m: Module, name: str, value: Value) -> Signal:
-    """The value under a name. Amaranth writes an expression out wherever it is used, so shared ones need a wire."""
-    signal = Signal(Shape.cast(value.shape()), name=name)
+def wire(m: Module, name: str, value: Value, width: int | None = None) -> Signal:
+    """The value under a name, unsigned and of this width if one is given. Amaranth writes an expression out wherever it is used, so shared ones need a wire."""
+    signal = Signal(Shape.cast(value.shape()) if width is None else unsigned(width), name=name)
     m.d.comb += signal.eq(value)
     return signal
 

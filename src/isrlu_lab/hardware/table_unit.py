@@ -5,7 +5,7 @@ from amaranth.hdl import Module, Mux, Value
 
 from isrlu_lab.hardware.curves import Curve, find_region
 from isrlu_lab.hardware.formats import Fixed, Float, Reals, Words
-from isrlu_lab.hardware.stream import Cut, Unit, concat, look_up
+from isrlu_lab.hardware.stream import Cut, Unit, concat, look_up, wire
 
 
 class CurveUnit(Unit):
@@ -38,7 +38,8 @@ class CurveUnit(Unit):
         if not self.curve.odd:
             same |= ~negative
         y, x, same, limit = self.inside(m, cut, magnitude, x, same, exponent > self.region.last)
-        return Mux(same, x, concat(x[-1], Mux(limit, self.limit, y)))
+        y = wire(m, "y", Mux(limit, self.limit, y), self.number.width - 1)
+        return Mux(same, x, concat(x[-1], y))
 
     def model(self, words: Words) -> Words:
         sign, magnitude = words & self.number.sign, words & self.number.sign - 1

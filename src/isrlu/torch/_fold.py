@@ -66,7 +66,7 @@ def fold_alpha(model: nn.Module) -> dict[str, float | Tensor]:
     return folded
 
 
-def _is_one(module: nn.Module) -> bool:
+def _is_one(module: Any) -> bool:
     return not module.learnable and module.alpha == 1
 
 

@@ -9,7 +9,7 @@ from isrlu_lab.experiments import figure_style
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Figure, Result, Table, claim
 from isrlu_lab.hardware.formats import BF16, FP16, FP32
-from isrlu_lab.hardware.synthesis import measure_unit, tool_versions
+from isrlu_lab.hardware.synthesis import count_gates, in_scratch, place_and_route, tool_versions
 from isrlu_lab.hardware.units import max_error, units
 from isrlu_lab.measure import cycle_timer
 
@@ -31,7 +31,9 @@ def run(context: Context) -> Result:
     rows: list[Row] = []
     for count, unit in enumerate(wanted):
         context.progress(unit.name, count, len(wanted))
-        found = context.remember(f"{unit.name} {seeds}", partial(measure_unit, unit, seeds))
+        found = context.remember(f"{unit.name} gates", partial(in_scratch, count_gates, unit))
+        if seeds:
+            found |= context.remember(f"{unit.name} ecp5 {seeds}", partial(in_scratch, place_and_route, unit, seeds))
         labels = {"function": unit.function, "form": unit.form, "format": unit.number.name, "monotone": unit.monotone}
         rows.append({**labels, "error": max_error(unit), **found})
     context.progress("instructions of this CPU")
@@ -50,15 +52,15 @@ def run(context: Context) -> Result:
 
 
 NOTE = (
-    "NAND2 are the two-input gates that abc maps a unit's logic to, an inverter counting half, without registers; levels "
-    "are gates in a row. Cells are look-up tables with 4 inputs of an ECP5 (25k, speed grade 6), without its multipliers "
-    "and block memories; ns is the longest path from register to register after place and route, the median over seeds, "
-    "± half their range. Every unit is one cycle here. FMA and multiplier are IEEE 754 with subnormal numbers; rsqrt "
-    "takes subnormal numbers for 0. All units of 16 bits are proven for all inputs by `tests/test_hardware.py`."
+    "NAND2 are the two-input gates that abc maps a unit's logic to, an inverter counting half, without registers; "
+    "levels are gates in a row. Cells are look-up tables with 4 inputs of an ECP5 (25k, speed grade 6), without its "
+    "multipliers and block memories; ns is the longest path from register to register after place and route, the "
+    "median over seeds, ± half their range. Every unit is one cycle here. FMA and multiplier are IEEE 754 with "
+    "subnormal numbers; rsqrt takes subnormal numbers for 0. The tests run all inputs of all units of 16 bits."
 )
 ALPHA = (
-    "The units have alpha = 1. They serve every alpha: isrlu(x; alpha) = isrlu(sqrt(alpha) x; 1) / sqrt(alpha), and the "
-    "factors go into the neighbouring weights (`isrlu.torch.fold_alpha`). ELU has no such identity."
+    "The units have alpha = 1. They serve every alpha: isrlu(x; alpha) = isrlu(sqrt(alpha) x; 1) / sqrt(alpha), and "
+    "the factors go into the neighbouring weights (`isrlu.torch.fold_alpha`). ELU has no such identity."
 )
 
 
@@ -69,7 +71,11 @@ def _units_table(rows: list[Row], placed: bool) -> Table:
         Column("levels", "here"),
     ]
     if placed:
-        columns += [Column("ECP5 cells", "here"), Column("ECP5 ns", "here", "{:.1f}"), Column("ns", "spread", "± {:.1f}")]
+        columns += [
+            Column("ECP5 cells", "here"),
+            Column("ECP5 ns", "here", "{:.1f}"),
+            Column("ns", "spread", "± {:.1f}"),
+        ]
     cells: list[list[Cell]] = [
         [row["format"], row["function"], row["form"], row["error"], "yes" if row["monotone"] else "no"]
         + [row[key] for key in ("nand2", "levels", *(("cells", "ns", "spread") if placed else ()))]
@@ -93,7 +99,10 @@ def _chains() -> dict[str, cycle_timer.Run]:
 
 def _instructions(samples: Any) -> Table:
     columns = [Column("instruction set"), Column("operation"), Column("latency, cycles", "here", "{:.1f}")]
-    columns += [Column("latency", "spread", "± {:.1f} %"), Column("cycles per operation, 8 side by side", "here", "{:.2f}")]
+    columns += [
+        Column("latency", "spread", "± {:.1f} %"),
+        Column("cycles per operation, 8 side by side", "here", "{:.2f}"),
+    ]
     rows: list[list[Cell]] = []
     for key in (key for key in samples if key.endswith(" False")):
         name, simd, _ = key.split()
@@ -135,8 +144,8 @@ def _claims(rows: list[Row], time: str) -> list[Claim]:
             max(elu.values()) <= SAVES,
             f"ISRLU takes {listed(elu)} of ELU's gates in the same form. The saving is smaller than the 2.6 times of "
             "the paper's software (table 3).",
-            f"ISRLU takes more than {SAVES} of ELU's gates in one form: a table costs what its entries cost, whatever the "
-            "function. ISRLU leaves the identity later than ELU does, and reaches its limit later too.",
+            f"ISRLU takes more than {SAVES} of ELU's gates in one form: a table costs what its entries cost, whatever "
+            "the function. ISRLU leaves the identity later than ELU does, and reaches its limit later too.",
         ),
         claim(
             "hardware.isru",
@@ -154,7 +163,13 @@ def _figure(context: Context, rows: list[Row]) -> Figure:
     for row in shown:
         colour = figure_style.LINES[COLOURS.get(row["function"], "purple")]["color"]
         axes.errorbar(row["ns"], row["cells"], xerr=row["spread"], fmt="o", color=colour, markersize=5)
-        axes.annotate(f"{row['function']} {row['form']}", (row["ns"], row["cells"]), (5, 3), textcoords="offset points", fontsize=7.5)
+        axes.annotate(
+            f"{row['function']} {row['form']}",
+            (row["ns"], row["cells"]),
+            (5, 3),
+            textcoords="offset points",
+            fontsize=7.5,
+        )
     axes.set(xscale="log", yscale="log")
     return context.figure(
         "area-time",

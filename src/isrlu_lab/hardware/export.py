@@ -54,8 +54,8 @@ endmodule
 """
 
 HEADER = """\
-// {function}(x) with alpha = 1 for {width}-bit fixed point with {fraction} bits after the point, ap_fixed<{width}, {integer}>.
-// Entry k serves x in [LOW + k STEP, LOW + (k + 1) STEP); values are integers in units of 2^-{fraction}. Max error: {ulps:.2f} ulp.
+// {function}(x) with alpha = 1 for ap_fixed<{width}, {integer}>: integers in units of 2^-{fraction}.
+// Entry k serves x in [LOW + k STEP, LOW + (k + 1) STEP). Largest error: {ulps:.2f} ulp.
 // For another alpha: {function}(x; alpha) = {function}(sqrt(alpha) x; 1) / sqrt(alpha).
 #pragma once
 #include <stdint.h>
@@ -76,7 +76,9 @@ def write_verilog(unit: Unit, path: Path, *, testbench: bool) -> list[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         read = write_rtlil(unit, folder)
-        yosys(folder, read, "proc -nomux", "opt_clean", "memory_collect", f"write_verilog -norename -noattr {unit.name}.v")
+        yosys(
+            folder, read, "proc -nomux", "opt_clean", "memory_collect", f"write_verilog -norename -noattr {unit.name}.v"
+        )
         text = (folder / f"{unit.name}.v").read_text()
     about = f"// {unit.function}, {unit.form}, {unit.number.name}: one word per cycle, latency {unit.latency} cycles.\n"
     files = {path: about + text}

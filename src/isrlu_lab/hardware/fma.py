@@ -35,14 +35,23 @@ class FmaUnit(Unit):
         distance = wire(m, "distance", top - c.exponent)
         above = (distance < 0) | a.zero | b.zero
         limited = Mux(above, 0, Mux(distance > window - 1, window - 1, distance))[: window.bit_length()]
-        moved = wire(m, "moved", Cat(Const(0, window - 1), c.significand) >> limited)  # its last p bits are below the window
+        moved = wire(
+            m, "moved", Cat(Const(0, window - 1), c.significand) >> limited
+        )  # its last p bits are below the window
         addend = Cat(moved[:p].any(), moved[p:])
         exponent = (Mux(above, c.exponent, top) + 1)[: number.exponent + 2]
         infinite = a.inf | b.inf
         nan = a.nan | b.nan | c.nan | (a.inf & b.zero) | (a.zero & b.inf) | (infinite & c.inf & subtract)
         inf, inf_sign = infinite | c.inf, Mux(infinite, sign, c.sign)
         product, addend, subtract, exponent, sign, nan, inf, inf_sign = cut(
-            Cat(Const(0, GUARD + 1), a.significand * b.significand), addend, subtract, exponent, sign, nan, inf, inf_sign
+            Cat(Const(0, GUARD + 1), a.significand * b.significand),
+            addend,
+            subtract,
+            exponent,
+            sign,
+            nan,
+            inf,
+            inf_sign,
         )
         total = wire(m, "total", Mux(subtract, product - addend, product + addend))
         negative = total[-1] & subtract

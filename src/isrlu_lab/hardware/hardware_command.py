@@ -8,7 +8,7 @@ import numpy as np
 from isrlu_lab.errors import UserError
 from isrlu_lab.hardware import export
 from isrlu_lab.hardware.formats import all_words, find_format, ulps
-from isrlu_lab.hardware.synthesis import measure_unit
+from isrlu_lab.hardware.synthesis import count_gates, in_scratch, place_and_route
 from isrlu_lab.hardware.units import find_unit, max_error, units
 from isrlu_lab.hardware.yosys import has
 from isrlu_lab.measure.measurement import Measurement
@@ -17,7 +17,9 @@ from isrlu_lab.measure.printer import Column, Layout, Tables
 ENDINGS = {".v": "Verilog", ".h": "C header"}
 
 
-def write_files(function: str, number: str, form: str | None, out: Path, *, testbench: bool, pipelined: bool) -> list[Path]:
+def write_files(
+    function: str, number: str, form: str | None, out: Path, *, testbench: bool, pipelined: bool
+) -> list[Path]:
     """Write the unit to FILE.v, or its table to FILE.h."""
     unit = find_unit(function, find_format(number), form, pipelined=pipelined)
     if out.suffix not in ENDINGS:
@@ -27,12 +29,12 @@ def write_files(function: str, number: str, form: str | None, out: Path, *, test
     if testbench:
         raise UserError("--testbench belongs to Verilog: give --out a name that ends in .v")
     words = all_words(unit.number) if unit.number.width <= 24 else np.zeros(1, np.int64)
-    return export.write_header(unit, out, ulps(unit.number, unit.model(words), unit.exact(unit.number.decode(words))).max())
+    return export.write_header(
+        unit, out, ulps(unit.number, unit.model(words), unit.exact(unit.number.decode(words))).max()
+    )
 
 
-def table(
-    number: str, function: str | None, form: str | None, seeds: int, progress: Callable[[str], None]
-) -> Tables:
+def table(number: str, function: str | None, form: str | None, seeds: int, progress: Callable[[str], None]) -> Tables:
     """Gates of each unit of the format; cells and time on an ECP5 where nextpnr is installed."""
     if function or form:
         find_unit(function or "isrlu", find_format(number), form)  # checks the names
@@ -43,7 +45,9 @@ def table(
         progress(unit.name)
         labels = {"function": unit.function, "form": unit.form, "format": unit.number.name}
         error = {"max_error": max_error(unit), "monotone": unit.monotone}
-        rows.append(Measurement(labels, error | measure_unit(unit, range(1, seeds + 1) if placed else ())))
+        gates = in_scratch(count_gates, unit)
+        ecp5 = in_scratch(place_and_route, unit, range(1, seeds + 1)) if placed else {}
+        rows.append(Measurement(labels, error | gates | ecp5))
     columns = [
         Column("max ulp", lambda row: row.max_error),
         Column("monotone", lambda row: "yes" if row.monotone else "no"),

@@ -29,9 +29,10 @@ class LinearUnit(CurveUnit):
         exact = curve.magnitude(number.decode(words))
         starts = exact[:: 1 << number.mantissa]
         self.binade = number.position(starts).astype(np.int64) >> number.mantissa  # biased exponent of y, the lower one
-        for self.low_bits in range(number.mantissa - 1, -1, -1):
-            for self.shift in range(self.low_bits + 1):
-                if fit := self._fit(exact.reshape(-1, 1 << self.low_bits), int(words[0]) - 1):
+        for low_bits in range(number.mantissa - 1, -1, -1):
+            for shift in range(low_bits + 1):
+                self.low_bits, self.shift = low_bits, shift
+                if fit := self._fit(exact.reshape(-1, 1 << low_bits), int(words[0]) - 1):
                     self.base, self.slope = map(np.array, zip(*fit, strict=True))
                     return
         raise AssertionError("segments of one word fit every curve")

@@ -28,7 +28,7 @@ class MultiplierUnit(Unit):
             nan,
             a.inf | b.inf,
         )
-        # One shift, to the left up to the leading 1 or to the right into the subnormal numbers. In the lower half: sticky.
+        # One shift: left up to the leading 1, or right into the subnormal numbers. The lower half is sticky.
         zeros = wire(m, "zeros", leading_zeros(m, product))
         room = wire(m, "room", exponent - 1)
         shift = wire(m, "shift", Mux(room < zeros, Mux(room < -wide, -wide, room), zeros))

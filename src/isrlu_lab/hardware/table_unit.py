@@ -18,7 +18,7 @@ class CurveUnit(Unit):
         super().__init__(number, pipelined=pipelined)
         self.curve, self.function = curve, curve.name
         self.region = find_region(curve, number, self.tolerance)
-        self.limit = int(number.encode(np.float64(1)))
+        self.limit = number.bias << number.mantissa  # the word of 1
 
     def exact(self, x: Reals) -> Reals:
         return self.curve.exact(x)
@@ -86,8 +86,8 @@ class FixedTableUnit(Unit):
         self.shift = max(0, indexed - self.index_bits)
         self.size = 1 << indexed - self.shift
         low = -(1 << number.width - 1) + (np.arange(self.size, dtype=np.int64) << self.shift)
-        ends = (self.curve.exact(number.decode(word)) for word in (low, low + (1 << self.shift) - 1))
-        self.entries = number.encode(sum(ends) / 2)
+        first, last = (curve.exact(number.decode(word)) for word in (low, low + (1 << self.shift) - 1))
+        self.entries = number.encode((first + last) / 2)
 
     def exact(self, x: Reals) -> Reals:
         return self.curve.exact(x)

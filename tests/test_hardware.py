@@ -342,4 +342,4 @@ def test_encode_rounds_to_even_and_decode_inverts_it() -> None:
 
 def test_export_refuses_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot write .*: give another place with --out"):
-        export.write_header(find_unit("isrlu", find_format("int8"), "table"), tmp_path, 0.5)
+        export.write_header(find_unit("isrlu", find_format("int8"), "table"), tmp_path)

@@ -10,6 +10,7 @@ from isrlu_lab.errors import UserError
 from isrlu_lab.hardware.formats import Fixed, all_words
 from isrlu_lab.hardware.stream import Unit
 from isrlu_lab.hardware.table_unit import FixedTableUnit
+from isrlu_lab.hardware.units import max_error
 from isrlu_lab.hardware.yosys import write_rtlil, yosys
 
 TESTBENCH = """\
@@ -55,7 +56,7 @@ endmodule
 
 HEADER = """\
 // {function}(x) with alpha = 1 for ap_fixed<{width}, {integer}>: integers in units of 2^-{fraction}.
-// Entry k serves x in [LOW + k STEP, LOW + (k + 1) STEP). Largest error: {ulps:.2f} ulp.
+// Entry k serves x in [LOW + k STEP, LOW + (k + 1) STEP). Largest error: {error} ulp.
 // For another alpha: {function}(x; alpha) = {function}(sqrt(alpha) x; 1) / sqrt(alpha).
 #pragma once
 #include <stdint.h>
@@ -93,7 +94,7 @@ def write_verilog(unit: Unit, path: Path, *, testbench: bool) -> list[Path]:
     return _write(files)
 
 
-def write_header(unit: Unit, path: Path, ulps: float) -> list[Path]:
+def write_header(unit: Unit, path: Path) -> list[Path]:
     """Write the table of a fixed-point unit as C, with range and step."""
     if not isinstance(unit, FixedTableUnit) or not isinstance(unit.number, Fixed):
         raise UserError(f"a C header holds a fixed-point table, not {unit.name}: give --format fixed16.10 --form table")
@@ -106,7 +107,7 @@ def write_header(unit: Unit, path: Path, ulps: float) -> list[Path]:
         width=number.width,
         fraction=number.fraction,
         integer=number.width - number.fraction,
-        ulps=ulps,
+        error=max_error(unit),
         size=unit.size,
         low=-half / scale,
         step=(1 << unit.shift) / scale,

@@ -35,9 +35,8 @@ class FmaUnit(Unit):
         distance = wire(m, "distance", top - c.exponent)
         above = (distance < 0) | a.zero | b.zero
         limited = Mux(above, 0, Mux(distance > window - 1, window - 1, distance))[: window.bit_length()]
-        moved = wire(
-            m, "moved", Cat(Const(0, window - 1), c.significand) >> limited
-        )  # its last p bits are below the window
+        # The last p bits are below the window.
+        moved = wire(m, "moved", Cat(Const(0, window - 1), c.significand) >> limited)
         addend = Cat(moved[:p].any(), moved[p:])
         exponent = (Mux(above, c.exponent, top) + 1)[: number.exponent + 2]
         infinite = a.inf | b.inf

@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from isrlu_lab.errors import UserError
 from isrlu_lab.hardware import export
-from isrlu_lab.hardware.formats import all_words, find_format, ulps
+from isrlu_lab.hardware.formats import find_format
 from isrlu_lab.hardware.synthesis import count_gates, in_scratch, place_and_route
 from isrlu_lab.hardware.units import find_unit, max_error, units
 from isrlu_lab.hardware.yosys import has
@@ -28,10 +26,7 @@ def write_files(
         return export.write_verilog(unit, out, testbench=testbench)
     if testbench:
         raise UserError("--testbench belongs to Verilog: give --out a name that ends in .v")
-    words = all_words(unit.number) if unit.number.width <= 24 else np.zeros(1, np.int64)
-    return export.write_header(
-        unit, out, ulps(unit.number, unit.model(words), unit.exact(unit.number.decode(words))).max()
-    )
+    return export.write_header(unit, out)
 
 
 def table(number: str, function: str | None, form: str | None, seeds: int, progress: Callable[[str], None]) -> Tables:

@@ -2,6 +2,8 @@
 // the result before (latency), or takes turns among independent ones (throughput).
 #pragma once
 
+#include <utility>
+
 #include "activation/inverse_root.hpp"
 #include "measure/measure_table.hpp"
 #include "simd/exponential.hpp"
@@ -20,22 +22,24 @@ struct ExpStep {  // with a change of sign
     template <class V> static V next(V x) { return exp(-x); }
 };
 
-template <class Step, std::size_t count, class V> float run_chains(std::size_t steps)
+// The indices are constants, so that the compiler keeps the chains in registers.
+template <class Step, class V, std::size_t... k> float run_chains(std::size_t steps, std::index_sequence<k...>)
 {
-    V x[count];
-    for (std::size_t k = 0; k < count; ++k) x[k] = constant<V>(1.0 + 1.0 / double(steps + k));
-    for (std::size_t i = 0; i < steps; ++i)
-        for (std::size_t k = 0; k < count; ++k) x[k] = Step::next(x[k]);
-    V sum = x[0];
-    for (std::size_t k = 1; k < count; ++k) sum = sum + x[k];
+    V x[] = {constant<V>(1.0 + 1.0 / double(steps + k))...};
+    for (std::size_t i = 0; i < steps; ++i) ((x[k] = Step::next(x[k])), ...);
     float lanes[traits<V>::lanes];
-    write(lanes, sum);
+    write(lanes, (x[k] + ...));
     return lanes[0];
+}
+
+template <class Step, class V, std::size_t count> float run(std::size_t steps)
+{
+    return run_chains<Step, V>(steps, std::make_index_sequence<count>());
 }
 
 template <class Step, class V> constexpr Chain chain(std::string_view name)
 {
-    return {name, run_chains<Step, 1, V>, run_chains<Step, independent_chains, V>};
+    return {name, run<Step, V, 1>, run<Step, V, independent_chains>};
 }
 
 }  // namespace

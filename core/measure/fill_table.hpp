@@ -1,6 +1,7 @@
 // Fills the benchmarks' table of one instruction set.
 #pragma once
 
+#include "measure/chains.hpp"
 #include "measure/convolution.hpp"
 #include "measure/error.hpp"
 #include "measure/rivals.hpp"
@@ -17,6 +18,7 @@ template <class Isa> constexpr MeasureKernels fill_measure_table()
              {"3x3", 3, 3, convolve<3, 3, V>},
              {"3x1", 3, 1, convolve<3, 1, V>},
              {"1x3", 1, 3, convolve<1, 3, V>}},
+            {chain<EstimateStep, V>("rsqrt"), chain<FmaStep, V>("fma"), chain<ExpStep, V>("exp")},
             add_error<Isa>};
 }
 

@@ -35,9 +35,19 @@ struct Convolution {
 };
 constexpr int convolution_count = 4;
 
+// One operation, repeated on its own result: in one chain, or in `independent_chains` of them side by side.
+struct Chain {
+    std::string_view name;
+    float (*dependent)(std::size_t steps);
+    float (*independent)(std::size_t steps);
+};
+constexpr int chain_count = 3;
+constexpr std::size_t independent_chains = 8;
+
 struct MeasureKernels {
     Rival rivals[rival_count];
     Convolution convolutions[convolution_count];
+    Chain chains[chain_count];
     void (*add_error)(const float* results, const Reference& reference, std::size_t n, Error& total);
 };
 

@@ -117,6 +117,16 @@ double time_convolution(std::string_view simd, std::string_view filter_name, Add
     throw std::invalid_argument("unknown filter '" + std::string(filter_name) + "': known are 5x5, 3x3, 3x1, 1x3");
 }
 
+double time_chain(std::string_view simd, std::string_view name, bool independent, std::size_t steps)
+{
+    for (const Chain& c : measure_kernels_of(simd).chains)
+        if (c.name == name) {
+            volatile float sink;
+            return seconds(1, [&] { sink = (independent ? c.independent : c.dependent)(steps); });
+        }
+    throw std::invalid_argument("unknown operation '" + std::string(name) + "': known are rsqrt, fma, exp");
+}
+
 double time_gates(std::string_view simd, std::string_view cell, std::string_view gates, std::size_t rows,
                   std::size_t hidden, Address arguments, Address h, Address c, Address new_h, Address new_c, int loops)
 {
@@ -168,6 +178,10 @@ NB_MODULE(_measure, m)
           "columns"_a, "loops"_a = 1,
           "Seconds for `loops` direct convolutions of a float32 image [rows, columns], unpadded, with a filter '5x5', "
           "'3x3', '3x1' or '1x3'.");
+    m.attr("independent_chains") = independent_chains;
+    m.def("time_chain", time_chain, "simd"_a, "name"_a, "independent"_a, "steps"_a,
+          "Seconds for `steps` operations 'rsqrt', 'fma' or 'exp' on a batch of float32, each on the result before; "
+          "independent: for as many in each of `independent_chains` chains.");
     m.def("time_gates", time_gates, "simd"_a, "cell"_a, "gates"_a, "rows"_a, "hidden"_a, "arguments"_a, "h"_a, "c"_a,
           "new_h"_a, "new_c"_a, "loops"_a, "Seconds for `loops` calls of the gates' float32 kernel alone.");
     m.def("exhaustive_error", errors_of, "candidates"_a, "function"_a, "derivative"_a, "alpha"_a, "first"_a, "count"_a,

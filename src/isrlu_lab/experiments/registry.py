@@ -130,6 +130,14 @@ EXPERIMENTS = (
         module="isrlu_lab.experiments.cifar",
         trains=True,
     ),
+    Experiment(
+        name="hardware",
+        title="Sections 3.2 and 6: in hardware",
+        summary="gates and time of ISRLU, ISRU and 1/sqrt(x) units beside FMA, ELU and tanh; this CPU's instructions",
+        quick="1 min",
+        full="15 min",
+        module="isrlu_lab.experiments.hardware",
+    ),
 )
 
 

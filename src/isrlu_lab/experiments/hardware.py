@@ -1,0 +1,187 @@
+"""Sections 3.2 and 6: the units of `isrlu_lab.hardware`, counted, placed and routed, and the CPU's own instructions."""
+
+from functools import partial
+from typing import Any
+
+import isrlu
+import isrlu_lab._measure as _measure
+from isrlu_lab.experiments import figure_style
+from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Cell, Claim, Column, Figure, Result, Table, claim
+from isrlu_lab.hardware.formats import BF16, FP16, FP32
+from isrlu_lab.hardware.stream import Unit
+from isrlu_lab.hardware.synthesis import count_gates, in_scratch, place_and_route, tool_versions
+from isrlu_lab.hardware.table_unit import TableUnit
+from isrlu_lab.hardware.units import max_error, units
+from isrlu_lab.measure import cycle_timer
+
+SEEDS = (1, 2, 3)
+# Margins of the verdicts, set before the first measurement.
+SAME_TIME = 1.25  # "about the same execution time": at most this much of the FMA's
+SAVES = 0.95  # a saving: at most this much of the rival's gates, in each form and format
+FUSED = ("avx2", "avx512", "neon")  # instruction sets with a fused multiply-add
+OPERATIONS = ("rsqrt", "fma", "exp")
+COLOURS = {"fma": "ink", "multiply": "ink", "rsqrt": "green", "isrlu": "blue", "isru": "blue", "elu": "vermillion"}
+
+Row = dict[str, Any]
+
+
+def run(context: Context) -> Result:
+    """Quick: gates in bfloat16. Full: gates, and place and route over several seeds, in three formats."""
+    seeds = SEEDS if context.full else ()
+    wanted = measured_units(context.full)
+    rows: list[Row] = []
+    for count, unit in enumerate(wanted):
+        context.progress(unit.name, count, len(wanted))
+        found = context.remember(f"{unit.name} gates", partial(in_scratch, count_gates, unit))
+        if seeds:
+            found |= context.remember(f"{unit.name} ecp5 {seeds}", partial(in_scratch, place_and_route, unit, seeds))
+        labels = {"function": unit.function, "form": unit.form, "format": unit.number.name, "monotone": unit.monotone}
+        rows.append({**labels, "error": max_error(unit), **found})
+    context.progress("instructions of this CPU")
+    chains = _chains()
+    samples = cycle_timer.measure(chains, rounds=cycle_timer.ROUNDS[context.full]) if chains else {}
+    tables = [_units_table(rows, bool(seeds))]
+    if chains:
+        tables.append(_instructions(samples))
+    return Result(
+        tables,
+        _claims(rows, "ns" if seeds else "levels"),
+        figures=[_figure(context, rows)] if seeds else [],
+        notes=[*(cycle_timer.remarks(samples) if chains else []), NOTE, ALPHA],
+        seeds=list(seeds),
+        environment={"clock_ghz": cycle_timer.clock_ghz(samples), "threads_used": 1, "tools": tool_versions()},
+    )
+
+
+def measured_units(full: bool) -> list[Unit]:
+    """All units of the formats, except float16's tables of 9,000 to 15,000 entries: their linear form replaces them."""
+    found = [unit for number in ((BF16, FP16, FP32) if full else (BF16,)) for unit in units(number)]
+    return [unit for unit in found if not (unit.number == FP16 and isinstance(unit, TableUnit))]
+
+
+NOTE = (
+    "NAND2 are the two-input gates that abc maps a unit's logic to, an inverter counting half, without registers; "
+    "levels are gates in a row. Cells are look-up tables with 4 inputs of an ECP5 (25k, speed grade 6), without its "
+    "multipliers and block memories; ns is the longest path from register to register after place and route, the "
+    "median over seeds, ± half their range. Every unit is one cycle here. FMA and multiplier are IEEE 754 with "
+    "subnormal numbers; rsqrt takes subnormal numbers for 0. The tests run all inputs of all units of 16 bits."
+)
+ALPHA = (
+    "The units have alpha = 1. They serve every alpha: isrlu(x; alpha) = isrlu(sqrt(alpha) x; 1) / sqrt(alpha), and "
+    "the factors go into the neighbouring weights (`isrlu.torch.fold_alpha`). ELU has no such identity."
+)
+
+
+def _units_table(rows: list[Row], placed: bool) -> Table:
+    columns = [
+        *(Column(title) for title in ("format", "unit", "form", "max ulp", "monotone")),
+        Column("NAND2", "here", "{:.0f}", bar=True),
+        Column("levels", "here"),
+    ]
+    if placed:
+        columns += [
+            Column("ECP5 cells", "here"),
+            Column("ECP5 ns", "here", "{:.1f}"),
+            Column("ns", "spread", "± {:.1f}"),
+        ]
+    cells: list[list[Cell]] = [
+        [row["format"], row["function"], row["form"], row["error"], "yes" if row["monotone"] else "no"]
+        + [row[key] for key in ("nand2", "levels", *(("cells", "ns", "spread") if placed else ()))]
+        for row in rows
+    ]
+    return Table("Hardware units: area and time, alpha = 1, one cycle", columns, cells)
+
+
+def _chains() -> dict[str, cycle_timer.Run]:
+    def chain(simd: str, name: str, independent: bool, loops: int) -> float:
+        return _measure.time_chain(simd, name, independent, loops)
+
+    simds = [simd for simd in isrlu.simd_available() if simd in FUSED]
+    return {
+        f"{name} {simd} {independent}": partial(chain, simd, name, independent)
+        for simd in simds
+        for name in OPERATIONS
+        for independent in (False, True)
+    }
+
+
+def _instructions(samples: Any) -> Table:
+    columns = [Column("instruction set"), Column("operation"), Column("latency, cycles", "here", "{:.1f}")]
+    columns += [
+        Column("latency", "spread", "± {:.1f} %"),
+        Column("cycles per operation, 8 side by side", "here", "{:.2f}"),
+    ]
+    rows: list[list[Cell]] = []
+    for key in (key for key in samples if key.endswith(" False")):
+        name, simd, _ = key.split()
+        side = cycle_timer.cycles(samples, f"{name} {simd} True", _measure.independent_chains)
+        rows.append([simd, name, cycle_timer.cycles(samples, key, 1), 100 * samples[key].spread, side])
+    words = "rsqrt is the CPU's estimate; exp is xsimd's, with a change of sign"
+    return Table(f"This CPU's operations on a batch of float32 ({words})", columns, rows)
+
+
+def _claims(rows: list[Row], time: str) -> list[Claim]:
+    def find(number: str, function: str, form: str) -> Row:
+        (row,) = (r for r in rows if (r["format"], r["function"], r["form"]) == (number, function, form))
+        return row
+
+    formats = list(dict.fromkeys(row["format"] for row in rows))
+    ratios = {n: find(n, "rsqrt", "table")[time] / find(n, "fma", "computed")[time] for n in formats}
+    unit = "time after place and route" if time == "ns" else "gates in a row"
+
+    def areas(ours: str, theirs: str) -> dict[str, float]:
+        pairs = ((row["format"], row["form"]) for row in rows if row["function"] == theirs)
+        return {f"{n} {form}": find(n, ours, form)["nand2"] / find(n, theirs, form)["nand2"] for n, form in pairs}
+
+    def listed(values: dict[str, float]) -> str:
+        return ", ".join(f"{name} {value:.2f}" for name, value in values.items())
+
+    elu, tanh = areas("isrlu", "elu"), areas("isru", "tanh")
+    return [
+        claim(
+            "hardware.fma",
+            max(ratios.values()) <= SAME_TIME,
+            f"rsqrt by table takes {listed(ratios)} of the FMA's {unit}: it is faster."
+            if max(ratios.values()) < 1 / SAME_TIME
+            else f"rsqrt by table takes {listed(ratios)} of the FMA's {unit}.",
+            f"The root takes more than {SAME_TIME} of the FMA's {unit} in one format.",
+        ),
+        claim(
+            "hardware.elu",
+            max(elu.values()) <= SAVES,
+            f"ISRLU takes {listed(elu)} of ELU's gates in the same form. The saving is smaller than the 2.6 times of "
+            "the paper's software (table 3).",
+            f"ISRLU takes more than {SAVES} of ELU's gates in one form: a table costs what its entries cost, whatever "
+            "the function. ISRLU leaves the identity later than ELU does, and reaches its limit later too.",
+        ),
+        claim(
+            "hardware.isru",
+            max(tanh.values()) <= SAVES,
+            f"ISRU takes {listed(tanh)} of tanh's gates in the same form.",
+            "In a table, what counts is how many inputs lie between the identity and the limit. tanh reaches 1 "
+            "exponentially, ISRU as 1 - 1/(2 x^2), so that ISRU's tail needs more entries.",
+        ),
+    ]
+
+
+def _figure(context: Context, rows: list[Row]) -> Figure:
+    shown = [row for row in rows if row["format"] == BF16.name]
+    made, axes = figure_style.panel("bfloat16: area against time", "time on an ECP5, ns", "cells (LUT4)")
+    for row in shown:
+        colour = figure_style.LINES[COLOURS.get(row["function"], "purple")]["color"]
+        axes.errorbar(row["ns"], row["cells"], xerr=row["spread"], fmt="o", color=colour, markersize=5)
+        axes.annotate(
+            f"{row['function']} {row['form']}",
+            (row["ns"], row["cells"]),
+            (5, 3),
+            textcoords="offset points",
+            fontsize=7.5,
+        )
+    axes.set(xscale="log", yscale="log")
+    return context.figure(
+        "area-time",
+        made,
+        caption="Cells and time of each unit in bfloat16; the bar is the range over seeds.",
+        alt="Scatter plot: tables are fast, the FMA is slowest and largest, piecewise-linear units are between.",
+    )

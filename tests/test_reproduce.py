@@ -255,7 +255,7 @@ def test_one_that_fails_is_told_and_the_other_runs(cli: Cli):
     assert lines[0].startswith("isrlu: toy failed: RuntimeError: the toy is broken (traceback in ")
     assert lines[1] == "isrlu: 1 of 2 failed: toy" and len(lines) == 2
     assert "done other" in process.stdout
-    assert "This experiment failed: RuntimeError: the toy is broken" in (cli.out / "report.html").read_text()
+    assert "This experiment failed here: RuntimeError: the toy is broken" in (cli.out / "report.html").read_text()
     assert "and this line is for the traceback" in (cli.out / "toy-quick" / "failure.json").read_text()
     assert cli.run("reproduce").returncode == 0
     assert "This experiment failed" not in (cli.out / "report.html").read_text()
@@ -509,11 +509,21 @@ def test_two_at_once_are_refused(cli: Cli):
         (
             "matplotlib",
             ["reproduce", "figure1"],
-            "figure1 failed: the package matplotlib is not installed: pip install 'isrlu[paper]'",
+            "figure1 failed: the package matplotlib is not installed: pip install -c constraints.txt '.[paper]'",
             1,
         ),
-        ("jinja2", ["report"], "the report needs jinja2: pip install 'isrlu[paper]'", 2),
-        ("typer", ["info"], "the command line needs typer and rich: pip install 'isrlu[cli]'", 1),
+        (
+            "jinja2",
+            ["report"],
+            "the report needs jinja2: pip install -c constraints.txt '.[cli]'",
+            2,
+        ),
+        (
+            "typer",
+            ["info"],
+            "the command line needs typer and rich: pip install -c constraints.txt '.[cli]'",
+            1,
+        ),
     ],
 )
 def test_missing_package(tmp_path: Path, package: str, arguments: list[str], message: str, code: int):

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from isrlu._missing import install_package
 from isrlu_lab import data as datasets
 from isrlu_lab import environment
 from isrlu_lab.atomic_files import try_to_write, write_json
@@ -87,7 +88,7 @@ def _board(folder: Path | None) -> Callable[[Any], None]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise UserError("--tensorboard needs the package tensorboard: pip install tensorboard") from None
+        raise UserError(f"--tensorboard needs the package tensorboard: {install_package('tensorboard')}") from None
     writer = SummaryWriter(str(folder))
 
     def write(history: Any) -> None:

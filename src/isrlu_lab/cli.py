@@ -153,7 +153,7 @@ def train(
     threads: Annotated[int, typer.Option(min=0, max=MOST_THREADS, help="Threads of PyTorch; 0: its default.")] = 0,
     data: Data = None,
     checkpoint: Annotated[Path | None, typer.Option(help="File to resume from, written after each epoch.")] = None,
-    output: Annotated[Path | None, typer.Option("--json", help="File for the result.")] = None,
+    output: Annotated[Path | None, typer.Option("--json", help="File for the result; - for standard output.")] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard.")] = None,
 ) -> None:
     """Train one of the paper's MNIST networks; under torchrun, on several processes."""
@@ -192,7 +192,9 @@ def merge(
 @results.command("show")
 def show_runs(
     out: Out = Path("results"),
-    output: Annotated[Path | None, typer.Option("--json", help="File for all runs with their histories.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--json", help="File for all runs with their histories; - for standard output.")
+    ] = None,
 ) -> None:
     """List the stored training runs; also works while others are being trained."""
     from isrlu_lab.experiments import results_command

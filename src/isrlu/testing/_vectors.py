@@ -12,8 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from isrlu.testing._oracle import alpha_derivative, derivative, reference
 
 FUNCTIONS = ("isrlu", "isru", "isru_sigmoid")
+"""The functions that have test vectors."""
 DTYPES = ("float64", "float32", "float16", "bfloat16")
+"""The dtypes that have test vectors."""
 QUANTITIES = ("f", "dfdx", "dfdalpha")
+"""What a vector holds: the value and its derivatives with respect to x and alpha."""
 
 
 @dataclass(frozen=True)

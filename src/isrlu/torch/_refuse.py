@@ -14,6 +14,9 @@ def _(x: Tensor, message: str, type_error: bool) -> Tensor:
     return torch.empty_like(x)
 
 
+_refuse.register_autograd(lambda context, gradient: (gradient, None, None))  # never runs: tracing asks for it
+
+
 def refuse_alpha(x: Tensor, alpha: object) -> Tensor:
     """Raise the error of `check_alpha` when the compiled graph runs. Only for an alpha that `check_alpha` refuses."""
     if type(alpha) in (float, int):

@@ -65,8 +65,12 @@ def write(out: Path, warn: Callable[[str], None]) -> Path:
 
 def write_shipped(out: Path) -> Path:
     """Write the report of the shipped results alone, and return its path."""
-    sections = [Section(entry, shipped_evidence(entry)) for entry in registry.EXPERIMENTS]
-    return write_file(OutputFolder(out).report, render(sections).encode())
+    return write_file(OutputFolder(out).report, render(shipped_sections()).encode())
+
+
+def shipped_sections() -> list[Section]:
+    """Every experiment of the registry with its shipped result."""
+    return [Section(entry, shipped_evidence(entry)) for entry in registry.EXPERIMENTS]
 
 
 def collect(out: Path, warn: Callable[[str], None]) -> list[Section]:

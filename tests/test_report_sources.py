@@ -64,7 +64,8 @@ def test_shipped_is_a_whole_report_at_once(tmp_path: Path, capsys: pytest.Captur
 
 
 def evidence(source: str, verdict: str, *, seeds: int = 1, preset: str = "quick", here: str = "found") -> Evidence:
-    environment = {"cpu": "CPU", "date": "2026-01-02T03:04", "seeds": list(range(seeds)), "runs": {}}
+    environment = {"cpu": "CPU", "simd": "avx2", "threads": 1, "versions": {}, "command": "isrlu reproduce x"}
+    environment |= {"date": "2026-01-02T03:04", "seeds": list(range(seeds)), "runs": {}}
     claim = Claim("It is fast.", "section 1", verdict, "" if verdict == "not run" else f"{here} {source}", "why")
     return Evidence(source, Record("x", preset, 1.0, environment, Result([], [claim])), {})
 

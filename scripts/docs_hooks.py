@@ -1,4 +1,4 @@
-"""Hooks of mkdocs.yml: the API pages, the report of the shipped results, and the check that every public name is there.
+"""Hooks of mkdocs.yml: API pages, pages outside its nav, the shipped report, and a check that no public name is missing.
 
 One page per public module of isrlu is generated, so a new module needs no change here. The build fails if a public name
 has no docstring, or is missing on its page.
@@ -57,8 +57,19 @@ def page(module: str) -> str:
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     assert config.nav is not None
+    docs = Path(config.docs_dir)
+    others = sorted({path.name for path in docs.glob("*.md")} - set(re.findall(r"'([\w-]+\.md)'", str(config.nav))))
+    if others:
+        config.nav.append({"More": others})
     config.nav.append({"API reference": [{module: page(module)} for module in modules()]})
     return config
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Pages in the repository may link to its sources, which the site does not have: keep the text of such a link."""
+    return re.sub(
+        r"\[([^\]]+)\]\((?:\.\./)+(?:core|src|examples|scripts|tests|README|CONTRIBUTING)[^)]*\)", r"\1", markdown
+    )
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs.yml: API pages, pages outside its nav, the shipped report, and a check that no public name is missing.
+"""Hooks of mkdocs.yml: API pages, pages outside its nav, the shipped report; a check that no public name is missing.
 
 One page per public module of isrlu is generated, so a new module needs no change here. The build fails if a public name
 has no docstring, or is missing on its page.

@@ -17,12 +17,14 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import isrlu
 from isrlu_lab import environment, output_folder
 from isrlu_lab.experiments import result_store
 from isrlu_lab.experiments.context import Context
-from isrlu_lab.experiments.experiment import Claim, Column, Result, Table
+from isrlu_lab.experiments.experiment import Claim, Column, Experiment, Result, Table
+from isrlu_lab.experiments.overall_progress import OverallProgress
 from isrlu_lab.experiments.result_store import Damaged, Folder, Record, Store
 from isrlu_lab.output_folder import OutputFolder, StoreError
 
@@ -187,6 +189,31 @@ def test_the_old_result_stays_until_there_is_a_new_one(cli: Cli):
     assert cli.run("reproduce", "toy", "--again", TOY_FAILS="1").returncode == 1
     assert cli.result.read_bytes() == before and len(cli.computed()) == 12
     assert "done toy" in cli.run("reproduce", "toy").stdout
+
+
+def test_the_time_in_all_is_told_at_the_start(cli: Cli):
+    """Without what is done already. The toys take 1 s each, by their entry in the registry."""
+    assert cli.run("reproduce", "toy").stdout.startswith("toy, quick preset: about 1 s in all on 2 cores\n")
+    lines = cli.run("reproduce").stdout.splitlines()
+    assert lines[0] == "1 of 2 experiments, quick preset: about 1 s in all on 2 cores"
+    assert any(line.startswith("1/1 other: about 1 s; 0% of the whole is done") for line in lines)
+    assert "in all" not in cli.run("reproduce").stdout, "nothing is left to do"
+
+
+def test_overall_progress_counts_all_experiments():
+    times = {"a": "10 s", "b": "1 min", "c": "30 s"}
+    entries = [Experiment(name, name, "", quick, "1 h", name) for name, quick in times.items()]
+    overall = OverallProgress(entries, full=False, console=Console(quiet=True))
+    assert overall.expected == "2 min"
+    with overall.begin(entries[0], full=False):
+        assert overall.share(5) == 0.05
+    with overall.begin(entries[1], full=False) as watch:
+        watch.progress("half", 1, 2)
+        assert overall.share(30) == 0.4
+    assert overall.share(0) == 0.7
+    late = Experiment("d", "d", "", "100 s", "1 h", "d")  # its result was there, but is outdated
+    with overall.begin(late, full=False):
+        assert overall.share(0) == 0.35
 
 
 def test_full_preset_is_a_result_of_its_own(cli: Cli):

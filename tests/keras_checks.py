@@ -47,6 +47,25 @@ def test_integers_in_mixed_precision_become_what_is_announced() -> None:
     assert keras.backend.standardize_dtype(layer(integers).dtype) == announced == "bfloat16"
 
 
+@pytest.mark.parametrize("layer", [ISRLU, ISRU])
+@pytest.mark.parametrize("learnable", [False, True])
+def test_the_layer_test_of_keras(layer, learnable) -> None:
+    """Keras' own test of a layer: construction, configuration, shapes, dtypes, mixed precision, training, saving."""
+    from keras.src import testing
+
+    testing.TestCase().run_layer_test(
+        layer,
+        init_kwargs={"alpha": 2.0, "learnable": learnable},
+        input_shape=(2, 3, 4),
+        expected_output_shape=(2, 3, 4),
+        expected_num_trainable_weights=int(learnable),
+        expected_num_non_trainable_weights=0,
+        expected_num_seed_generators=0,
+        expected_num_losses=0,
+        supports_masking=True,
+    )
+
+
 def test_number_and_tensor_alpha_agree() -> None:
     x = _data(4, 5)
     for function in (isrlu, isru):

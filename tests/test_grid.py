@@ -107,6 +107,14 @@ def test_a_row_that_is_no_run_is_named_with_its_store(
     assert shown.err.startswith(f"isrlu: run {key} in the store of runs {path} is damaged")
 
 
+def test_runs_on_standard_output_are_json_alone(folder: OutputFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    with RunStore(folder) as store:
+        store.add(done(SPECS[0]))
+    assert results_command.show(folder.root, Path("-")) == 0
+    shown = capsys.readouterr()
+    assert [run["hash"] for run in json.loads(shown.out)["runs"]] == [SPECS[0].hash] and SPECS[0].hash in shown.err
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/runs.json")), ids=lambda path: path.parent.name)
 def test_stored_runs_load(folder: OutputFolder, path: Path) -> None:
     runs = json.loads(path.read_text())["runs"]

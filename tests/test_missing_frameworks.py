@@ -29,7 +29,8 @@ def test_message(module: str) -> None:
     package, extra = NEEDS[module]
     done = _import(module, package)
     assert done.returncode == 1
-    expected = f"ModuleNotFoundError: {package} is not installed: pip install 'isrlu[{extra}]'"
+    command = f"pip install -c constraints.txt '.[{extra}]' in a checkout of isrlu"
+    expected = f"ModuleNotFoundError: {package} is not installed: {command}"
     assert done.stderr.splitlines()[-1] == expected
     assert "During handling" not in done.stderr
 
@@ -53,7 +54,10 @@ def test_the_table_of_errors_leaves_out_what_is_missing(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 3
     assert list(json.loads(done.stdout)) == ["numpy"]
-    assert done.stderr == "isrlu: jax is left out: the package jax is not installed: pip install 'isrlu[jax]'\n"
+    assert done.stderr == (
+        "isrlu: jax is left out: the package jax is not installed: "
+        "pip install -c constraints.txt '.[jax]' in a checkout of isrlu\n"
+    )
 
 
 def test_a_framework_that_is_broken_itself_is_not_called_missing() -> None:

@@ -17,12 +17,14 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import isrlu
 from isrlu_lab import environment, output_folder
 from isrlu_lab.experiments import result_store
 from isrlu_lab.experiments.context import Context
-from isrlu_lab.experiments.experiment import Claim, Column, Result, Table
+from isrlu_lab.experiments.experiment import Claim, Column, Experiment, Result, Table
+from isrlu_lab.experiments.overall_progress import OverallProgress
 from isrlu_lab.experiments.result_store import Damaged, Folder, Record, Store
 from isrlu_lab.output_folder import OutputFolder, StoreError
 
@@ -189,6 +191,31 @@ def test_the_old_result_stays_until_there_is_a_new_one(cli: Cli):
     assert "done toy" in cli.run("reproduce", "toy").stdout
 
 
+def test_the_time_in_all_is_told_at_the_start(cli: Cli):
+    """Without what is done already. The toys take 1 s each, by their entry in the registry."""
+    assert cli.run("reproduce", "toy").stdout.startswith("toy, quick preset: about 1 s in all on 2 cores\n")
+    lines = cli.run("reproduce").stdout.splitlines()
+    assert lines[0] == "1 of 2 experiments, quick preset: about 1 s in all on 2 cores"
+    assert any(line.startswith("1/1 other: about 1 s; 0% of the whole is done") for line in lines)
+    assert "in all" not in cli.run("reproduce").stdout, "nothing is left to do"
+
+
+def test_overall_progress_counts_all_experiments():
+    times = {"a": "10 s", "b": "1 min", "c": "30 s"}
+    entries = [Experiment(name, name, "", quick, "1 h", name) for name, quick in times.items()]
+    overall = OverallProgress(entries, full=False, console=Console(quiet=True))
+    assert overall.expected == "2 min"
+    with overall.begin(entries[0], full=False):
+        assert overall.share(5) == 0.05
+    with overall.begin(entries[1], full=False) as watch:
+        watch.progress("half", 1, 2)
+        assert overall.share(30) == 0.4
+    assert overall.share(0) == 0.7
+    late = Experiment("d", "d", "", "100 s", "1 h", "d")  # its result was there, but is outdated
+    with overall.begin(late, full=False):
+        assert overall.share(0) == 0.35
+
+
 def test_full_preset_is_a_result_of_its_own(cli: Cli):
     cli.run("reproduce", "toy")
     assert cli.run("reproduce", "toy", "--full").returncode == 0
@@ -255,7 +282,7 @@ def test_one_that_fails_is_told_and_the_other_runs(cli: Cli):
     assert lines[0].startswith("isrlu: toy failed: RuntimeError: the toy is broken (traceback in ")
     assert lines[1] == "isrlu: 1 of 2 failed: toy" and len(lines) == 2
     assert "done other" in process.stdout
-    assert "This experiment failed: RuntimeError: the toy is broken" in (cli.out / "report.html").read_text()
+    assert "This experiment failed here: RuntimeError: the toy is broken" in (cli.out / "report.html").read_text()
     assert "and this line is for the traceback" in (cli.out / "toy-quick" / "failure.json").read_text()
     assert cli.run("reproduce").returncode == 0
     assert "This experiment failed" not in (cli.out / "report.html").read_text()
@@ -509,11 +536,21 @@ def test_two_at_once_are_refused(cli: Cli):
         (
             "matplotlib",
             ["reproduce", "figure1"],
-            "figure1 failed: the package matplotlib is not installed: pip install 'isrlu[paper]'",
+            "figure1 failed: the package matplotlib is not installed: pip install -c constraints.txt '.[paper]'",
             1,
         ),
-        ("jinja2", ["report"], "the report needs jinja2: pip install 'isrlu[paper]'", 2),
-        ("typer", ["info"], "the command line needs typer and rich: pip install 'isrlu[cli]'", 1),
+        (
+            "jinja2",
+            ["report"],
+            "the report needs jinja2: pip install -c constraints.txt '.[cli]'",
+            2,
+        ),
+        (
+            "typer",
+            ["info"],
+            "the command line needs typer and rich: pip install -c constraints.txt '.[cli]'",
+            1,
+        ),
     ],
 )
 def test_missing_package(tmp_path: Path, package: str, arguments: list[str], message: str, code: int):

@@ -143,3 +143,18 @@ def test_bad_input(case: str) -> None:
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         call()
     assert X.tolist() == [[-1.0, 2.0]] and X._version == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fullgraph", [True, False])
+@pytest.mark.parametrize(("alpha", "kind"), [(-1.0, ValueError), (float("nan"), ValueError), ("1", TypeError)])
+@pytest.mark.parametrize("function", [it.isrlu, it.isru])
+def test_a_bad_alpha_in_a_compiled_function(function, alpha, kind: type[Exception], fullgraph: bool) -> None:
+    """The same error as in eager mode, not one of Dynamo's."""
+    torch.compiler.reset()
+    with pytest.raises(kind) as eager:
+        function(X, alpha)
+    compiled = torch.compile(lambda x: function(x * 2, alpha) + 1, fullgraph=fullgraph, backend="aot_eager")
+    for x in (X, X.clone().requires_grad_()):
+        with pytest.raises(kind, match=f"^{re.escape(str(eager.value))}$"):
+            compiled(x)

@@ -288,6 +288,14 @@ def test_command_writes_the_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_result_on_standard_output_is_json_alone(tmp_path: Path) -> None:
+    done = isrlu(*TRAIN, "--steps", "3", "--json", "-", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "done" and "highest test accuracy" in done.stderr
+    assert not list(tmp_path.iterdir()), 'no file called "-"'
+
+
+@pytest.mark.slow
 def test_command_without_a_terminal_prints_a_line_at_each_look() -> None:
     done = isrlu(*TRAIN, "--epochs", "1", "--batch", "10")  # more steps than lie between two points of the loss
     assert done.returncode == 0, done.stderr

@@ -4,6 +4,10 @@
 
 #include "simd/batch.hpp"
 
+#if defined(ISRLU_PORTABLE) && defined(__GLIBC__) && defined(__x86_64__)
+__asm__(".symver exp, exp@GLIBC_2.2.5");  // the same result; exp@GLIBC_2.29 only leaves out the old error handling
+#endif
+
 namespace isrlu {
 namespace {
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from numbers import Integral
 from typing import Any, NoReturn
 
+from isrlu._missing import install_extra
+
 METHODS = ("full", "approx", "newton1", "newton2", "ieee", "kinney", "table")
 
 
@@ -110,5 +112,5 @@ def require(framework: str, extra: str | None = None) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != framework:
             raise  # the framework is installed, but one of its own imports is missing
-        hint = f"pip install 'isrlu[{extra or framework}]'"
+        hint = install_extra(extra or framework)
         raise ModuleNotFoundError(f"{framework} is not installed: {hint}", name=error.name) from None

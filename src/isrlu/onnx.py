@@ -29,7 +29,9 @@ with require("onnx"):
 __all__ = ["DOMAIN", "OPSET", "add_functions", "functions", "make_model", "node", "norm_node"]
 
 DOMAIN = "isrlu"
-OPSET = 18  # of the standard operators; supported by onnxruntime 1.14 and later
+"""The domain of the model-local functions."""
+OPSET = 18
+"""The opset of the standard operators. onnxruntime 1.14 and later support it."""
 OLDEST = 15  # the first opset with CastLike
 LARGEST = float(np.finfo(np.float32).max)
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,8 +36,11 @@ def encode_json(data: Any) -> bytes:
 
 
 def write_json(path: Path, data: Mapping[str, Any], option: str) -> None:
-    """Write `data`; an error names the command's option that gave the path."""
+    """Write `data`, to standard output if `path` is "-"; an error names the command's option that gave the path."""
     content = encode_json(data)
+    if str(path) == "-":
+        sys.stdout.write(content.decode() + "\n")
+        return
     try:
         with replacing(path) as file:
             file.write(content)

@@ -13,7 +13,7 @@ except ImportError as error:  # the core rejects an unknown or unsupported instr
     print(f"isrlu: {error}", file=sys.stderr)
     sys.exit(2)
 
-from isrlu._missing import install_hint
+from isrlu._missing import install_extra, install_hint
 from isrlu_lab.errors import UserError, print_error
 
 try:
@@ -22,7 +22,7 @@ try:
     import rich.table
     import typer
 except ImportError:
-    sys.exit("isrlu: the command line needs typer and rich: pip install 'isrlu[cli]'")
+    sys.exit(f"isrlu: the command line needs typer and rich: {install_extra('cli')}")
 
 from isrlu_lab.measure.bench_command import MOST_THREADS, accuracy, bench
 
@@ -110,12 +110,17 @@ def reproduce(
 
 
 @app.command()
-def report(out: Out = Path("results")) -> None:
-    """Write the HTML report of the stored results."""
+def report(
+    out: Out = Path("results"),
+    shipped: Annotated[
+        bool, typer.Option("--shipped", help="Only the results that ship with the package; nothing needs to be run.")
+    ] = False,
+) -> None:
+    """Write the HTML report: the shipped results beside those made here."""
     from isrlu_lab.report import build
 
     damaged: list[str] = []
-    path = build.write(out, warn=damaged.append)
+    path = build.write_shipped(out) if shipped else build.write(out, warn=damaged.append)
     rich.print(f"report: [bold]{rich.markup.escape(str(path))}[/]")
     for message in damaged:
         print_error(message)
@@ -151,7 +156,7 @@ def train(
     threads: Annotated[int, typer.Option(min=0, max=MOST_THREADS, help="Threads of PyTorch; 0: its default.")] = 0,
     data: Data = None,
     checkpoint: Annotated[Path | None, typer.Option(help="File to resume from, written after each epoch.")] = None,
-    output: Annotated[Path | None, typer.Option("--json", help="File for the result.")] = None,
+    output: Annotated[Path | None, typer.Option("--json", help="File for the result; - for standard output.")] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Folder for TensorBoard.")] = None,
 ) -> None:
     """Train one of the paper's MNIST networks; under torchrun, on several processes."""
@@ -222,7 +227,9 @@ def merge(
 @results.command("show")
 def show_runs(
     out: Out = Path("results"),
-    output: Annotated[Path | None, typer.Option("--json", help="File for all runs with their histories.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--json", help="File for all runs with their histories; - for standard output.")
+    ] = None,
 ) -> None:
     """List the stored training runs; also works while others are being trained."""
     from isrlu_lab.experiments import results_command

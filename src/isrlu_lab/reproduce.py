@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from isrlu._missing import install_hint
 from isrlu_lab import environment
@@ -18,6 +17,7 @@ from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import registry, terminal
 from isrlu_lab.experiments.context import Context, NothingStored
 from isrlu_lab.experiments.experiment import Experiment, Result
+from isrlu_lab.experiments.overall_progress import OverallProgress
 from isrlu_lab.experiments.result_store import Damaged, Record, Store
 from isrlu_lab.output_folder import OutputFolder, StoreError
 
@@ -51,11 +51,12 @@ def reproduce(
     finished = 0
     with store.output.lock():
         store.output.check_space()
+        overall = _plan(entries, store, preset, again or stored, stored, console)
         for entry in entries:
             try:
                 if stored:
-                    missing += [] if _show_stored(entry, store, preset, console, options) else [entry]
-                elif not _run(entry, store, preset, again, console, options):
+                    missing += [] if _show_stored(entry, store, preset, overall, console, options) else [entry]
+                elif not _run(entry, store, preset, again, overall, console, options):
                     failed.append(entry.name)
                 finished += 1
             except KeyboardInterrupt:
@@ -78,8 +79,29 @@ def reproduce(
     return FAILED if failed else 0
 
 
+def _plan(
+    entries: Sequence[Experiment], store: Store, preset: str, every: bool, stored: bool, console: Console
+) -> OverallProgress:
+    """The experiments that will run, without those that have a result; prints how long they will take in all."""
+    full = preset == "full"
+    waiting = [entry for entry in entries if every or not store.output.result(entry.name, preset).exists()]
+    if stored:  # nothing is trained or measured
+        waiting = [dataclasses.replace(entry, quick="10 s", full="10 s") for entry in waiting]
+    overall = OverallProgress(waiting, full=full, console=console)
+    if waiting and not stored:
+        count = f"{len(waiting)} of {len(entries)} experiments" if len(entries) > 1 else entries[0].name
+        console.print(f"{count}, {preset} preset: about {overall.expected} in all on 2 cores", highlight=False)
+    return overall
+
+
 def _run(
-    entry: Experiment, store: Store, preset: str, again: bool, console: Console, options: Mapping[str, Any]
+    entry: Experiment,
+    store: Store,
+    preset: str,
+    again: bool,
+    overall: OverallProgress,
+    console: Console,
+    options: Mapping[str, Any],
 ) -> bool:
     """Run the experiment unless its result is stored; returns False if training runs crashed."""
     folder = store.folder(entry.name, preset)
@@ -91,19 +113,26 @@ def _run(
         date = str(record.environment.get("date", "before"))[:10]
         console.print(f"[green]done[/] {entry.name} ({preset}, {date}; --again repeats it)", highlight=False)
         return True
-    found = _execute(entry, store, context, console)
+    found = _execute(entry, store, context, overall, console)
     folder.forget_parts()
     return not found.environment.get("runs", {}).get("crashed")
 
 
-def _show_stored(entry: Experiment, store: Store, preset: str, console: Console, options: Mapping[str, Any]) -> bool:
+def _show_stored(
+    entry: Experiment,
+    store: Store,
+    preset: str,
+    overall: OverallProgress,
+    console: Console,
+    options: Mapping[str, Any],
+) -> bool:
     """Rebuild the result from stored training runs, or show the stored one; returns False if there is neither."""
     record = _load(entry, store, preset, "is left out")
     previous = record.result if record else None
     if entry.trains:
         context = Context(store.folder(entry.name, preset), preset == "full", options=options, previous=previous)
         with contextlib.suppress(NothingStored):
-            _execute(entry, store, context, console)
+            _execute(entry, store, context, overall, console)
             return True
     if previous:
         terminal.result(console, entry, previous)
@@ -118,12 +147,11 @@ def _load(entry: Experiment, store: Store, preset: str, consequence: str) -> Rec
         return None
 
 
-def _execute(entry: Experiment, store: Store, context: Context, console: Console) -> Result:
+def _execute(entry: Experiment, store: Store, context: Context, overall: OverallProgress, console: Console) -> Result:
     """Call the experiment, store its result and print it."""
     preset = "full" if context.full else "quick"
     start = time.perf_counter()
-    expected = "10 s" if context.stored else entry.full if context.full else entry.quick
-    with _Watch(entry.name, expected, console) as watch:
+    with overall.begin(entry, context.full) as watch:
         found = registry.load(entry)(dataclasses.replace(context, progress=watch.progress))
     seconds = time.perf_counter() - start
     if not (found.tables or found.figures):
@@ -154,30 +182,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and (message := install_hint(error)):
         return message
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]} (traceback in failure.json)"
-
-
-class _Watch:
-    """A progress line for the running experiment, refreshed once a second so as not to disturb a measurement."""
-
-    def __init__(self, name: str, expected: str, console: Console):
-        self._name, self._expected = name, expected
-        columns = (
-            TextColumn("[bold]{task.fields[name]}[/]"),
-            BarColumn(bar_width=24),
-            TimeElapsedColumn(),
-            TextColumn("of about {task.fields[expected]}  {task.description}"),
-        )
-        self._bar = Progress(*columns, console=console, refresh_per_second=1, transient=True)
-
-    def __enter__(self) -> "_Watch":
-        self._bar.start()
-        self._task = self._bar.add_task("", total=None, name=self._name, expected=self._expected)
-        if not self._bar.console.is_terminal:
-            self._bar.console.print(f"{self._name}: runs, about {self._expected}", highlight=False)
-        return self
-
-    def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        self._bar.update(self._task, description=escape(text), completed=done, total=total)
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()

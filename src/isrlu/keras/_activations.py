@@ -89,6 +89,7 @@ class _WithAlpha(keras.layers.Layer):
         if self.shared_axes and not learnable:
             raise ValueError(f"shared_axes={shared_axes!r} needs learnable=True")
         self.log_alpha = None
+        self.built = not learnable  # without weights there is nothing to build
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         if self.learnable:

@@ -29,7 +29,6 @@ class Bounds:
     flush: bool = False
 
 
-# (framework, function) -> errors in float32 and float64 with method "full"
 BOUNDS: dict[tuple[str, str], Bounds] = {
     (framework, function): found
     for frameworks, plain, sigmoid, scaled in (
@@ -52,10 +51,11 @@ BOUNDS: dict[tuple[str, str], Bounds] = {
     for framework in frameworks
     for function, found in (("isrlu", plain), ("isru", plain), ("isru_sigmoid", sigmoid), ("sisrlu", scaled))
 }
+"""(framework, function) -> largest errors in float32 and float64 with method "full"."""
 KERNELS = ("numpy", "torch")  # the frameworks with methods other than "full"
 
-# instruction set -> largest relative error of its estimate of 1 / sqrt(d), as specified by the vendors
 ESTIMATE = {"scalar": 0.0, "sse2": 2**-11.4, "avx2": 2**-11.4, "avx512": 2.0**-14, "neon": 2.0**-8}
+"""Instruction set -> largest relative error of its estimate of 1 / sqrt(d), as specified by the vendors."""
 # Methods other than "full": ulps for rounding the root and its product with x, added to the error of the root.
 ROUNDINGS = Bounds(f=5, dfdx=12, dfdalpha=17)
 

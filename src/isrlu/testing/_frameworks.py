@@ -192,3 +192,4 @@ EVALUATORS: dict[str, Callable[[Vectors], Results]] = {
     "keras-torch": _keras,
     "onnxruntime": _onnxruntime,
 }
+"""Framework -> a function that computes all quantities of a set of vectors in it."""

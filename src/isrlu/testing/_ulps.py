@@ -33,6 +33,7 @@ FORMATS = {
     "float16": Format(11, 15),
     "bfloat16": Format(8, 127),
 }
+"""dtype -> its binary format."""
 
 
 def ulp(value: ArrayLike, dtype: str) -> NDArray[np.float64]:

@@ -12,9 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from isrlu.testing._oracle import alpha_derivative, derivative, reference
 
 FUNCTIONS = ("isrlu", "isru", "isru_sigmoid", "sisrlu")
+"""The functions that have test vectors."""
 WITH_ALPHA_DERIVATIVE = ("isrlu", "isru")
+"""Those of them whose vectors have a derivative with respect to alpha."""
 DTYPES = ("float64", "float32", "float16", "bfloat16")
+"""The dtypes that have test vectors."""
 QUANTITIES = ("f", "dfdx", "dfdalpha")
+"""What a vector holds: the value and its derivatives with respect to x and alpha."""
 
 
 @dataclass(frozen=True)

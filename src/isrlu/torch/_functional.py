@@ -16,6 +16,7 @@ from isrlu._checks import check_alpha, check_method, refuse_alpha_array
 from isrlu.signal import SISRLU_ALPHA
 from isrlu.torch import _formula, _private, _traced
 from isrlu.torch._autograd import KERNELS
+from isrlu.torch._refuse import refuse_alpha
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 LARGEST = sys.float_info.max
@@ -117,6 +118,8 @@ def _general(function: Callable[..., Tensor], x: Tensor, alpha: float | Tensor, 
             if y is not None:
                 return y
     elif not (type(alpha) in (float, int) and 0.0 <= alpha <= LARGEST):  # Dynamo can't trace check_alpha
+        if is_dynamo_compiling() and isinstance(alpha, (float, int, str, bytes, complex)):
+            return refuse_alpha(x, alpha)
         alpha = check_alpha(alpha)
         return function(x, alpha, inplace, method)
     return _composite(name, x, _formula.per_channel(alpha, x), inplace)

@@ -1,5 +1,7 @@
 """`register`: make the activations available by name in transformers' configurations."""
 
+from isrlu._missing import install_package
+
 
 def register() -> None:
     """Add "isrlu", "isru" and "sisrlu" to transformers' ACT2FN, so that a configuration can use hidden_act="isrlu".
@@ -9,7 +11,8 @@ def register() -> None:
     try:
         from transformers.activations import ACT2FN
     except ImportError as error:
-        raise ImportError("isrlu.torch.register() needs transformers: pip install transformers") from error
+        hint = install_package("transformers")
+        raise ImportError(f"isrlu.torch.register() needs transformers: {hint}") from error
     from isrlu.torch._modules import ISRLU, ISRU, SISRLU
 
     ACT2FN["isrlu"] = ISRLU

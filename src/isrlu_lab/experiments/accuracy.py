@@ -41,7 +41,7 @@ def run(context: Context) -> Result:
         Column("accurate bits", "paper", "{:.1f}"),
         *(Column(f"accurate bits, {simd}", "here", "{:.1f}") for simd in simds),
         Column(f"largest relative error, {best}", "here", "{:.2e}"),
-        Column("holds", "verdict"),
+        Column("as in the paper", "verdict"),
     ]
     claims = _claims({method: errors[best, method] for method in METHODS}, best)
     verdicts = dict(zip(("approx", "newton1", "newton2", "kinney"), (c.verdict for c in claims), strict=True))
@@ -63,8 +63,8 @@ def run(context: Context) -> Result:
 NOTE = (
     "Accurate bits are -log2 of the largest relative error against float64. A correctly rounded float32 has at least "
     "24: its error is at most half a unit in the last place. The estimate is the CPU's own instruction (rsqrtps on "
-    "x86), and CPUs differ in it: the x86 architecture promises 1.5 * 2^-12, which is 11.4 bits, and each maker does "
-    "better in a way of its own. The scalar build has no such instruction and takes square root and division instead."
+    "x86). The x86 architecture guarantees 1.5 * 2^-12, which is 11.4 bits. CPUs are more accurate than that, and they "
+    "differ. The scalar build has no such instruction and uses square root and division instead."
 )
 
 
@@ -93,28 +93,28 @@ def _claims(error: dict[str, float], best: str) -> list[Claim]:
             "accuracy.approx",
             bits["approx"] >= paper["approx_bits"] - 0.1,
             f"{error['approx']:.2e}, {bits['approx']:.1f} bits ({best}).",
-            "The estimate is an instruction of the CPU, and this CPU's is not the paper's.",
+            "The estimate is an instruction of the CPU, and this CPU's is less accurate than that of the paper's.",
         ),
         claim(
             "accuracy.newton1",
             bits["newton1"] >= paper["newton1_bits"] - 0.1,
             f"{bits['newton1']:.1f} bits ({best}).",
             "A Newton step squares the estimate's error (times 1.5), which would leave "
-            f"{2 * bits['approx'] - math.log2(1.5):.1f} bits, but its own operations round too, and that costs the "
-            "rest. The paper's number leaves no room for that rounding.",
+            f"{2 * bits['approx'] - math.log2(1.5):.1f} bits, but the operations of the step round as well. "
+            "The paper's number does not include this rounding.",
         ),
         claim(
             "accuracy.newton2",
             bits["newton2"] >= bits["ieee"] - 0.1,
             f"{bits['newton2']:.1f} bits ({best}); square root and division, {bits['ieee']:.1f}.",
-            "Beyond the first step it is rounding that counts, not the step: r (1.5 - 0.5 x r r) rounds several times, "
-            "and a second one rounds as often as the first. A small correction that is added to r rounds once: this "
-            f"project's default has {bits['full']:.1f} bits.",
+            "After the first step rounding limits the accuracy: r (1.5 - 0.5 x r r) rounds several times, and a second "
+            "step rounds as often. A small correction that is added to r rounds once: this project's default, which "
+            f"does that, has {bits['full']:.1f} bits.",
         ),
         claim(
             "accuracy.kinney",
             abs(error["kinney"] / paper["kinney_error"] - 1) < 0.02,
             f"{100 * error['kinney']:.3f} % ({best}).",
-            "The constant of the bit trick decides: another one gives another error.",
+            "The error depends on the constant of the bit trick.",
         ),
     ]

@@ -134,3 +134,12 @@ class Experiment:
     module: str
     trains: bool = False
     """Whether it consists of training runs. Then `run` supports `Context.stored`."""
+
+    def expected_seconds(self, full: bool) -> float:
+        """The expected run time as a number.
+
+        >>> Experiment("x", "X", "", "2 min", "5 h", "x").expected_seconds(full=False)
+        120.0
+        """
+        number, unit = (self.full if full else self.quick).split()
+        return float(number) * {"s": 1, "min": 60, "h": 3600}[unit]

@@ -29,9 +29,9 @@ def run(context: Context) -> Result:
 
 
 NOTE = (
-    "The second derivative is what sets ISRLU and ELU apart: both halves of ISRLU meet at 0 with value, slope and "
-    "curvature alike (0, 1, 0), while ELU's curvature falls from 1 to 0 in one step. ISRLU's own third derivative "
-    "jumps there (from -3 alpha to 0), so it is twice, not infinitely often, continuously differentiable."
+    "ISRLU and ELU differ in the second derivative. Both halves of ISRLU have the same value, slope and second "
+    "derivative at 0 (0, 1, 0). ELU's second derivative jumps from 1 to 0. ISRLU's third derivative jumps at 0 (from "
+    "-3 alpha to 0), so ISRLU is twice continuously differentiable, not infinitely often."
 )
 
 
@@ -86,8 +86,8 @@ def _second(context: Context) -> Figure:
         "second-derivatives",
         made,
         caption="Beyond the paper: the second derivatives. ISRLU's reaches 0 at 0 and stays there; ELU's jumps.",
-        alt="Second derivatives: ISRLU's have a hump left of 0 and come down to 0 at 0 without a break. ELU's rises "
-        "to 1 and breaks off to 0 at 0.",
+        alt="Second derivatives: ISRLU's have a maximum left of 0 and fall to 0 at 0 continuously. ELU's rises to 1 "
+        "and jumps to 0 at 0.",
     )
 
 
@@ -110,8 +110,8 @@ def _family(context: Context) -> Figure:
         "alpha-family",
         made,
         caption="Beyond the paper: ISRLU for α = 0 (linear), 0.1, 0.3, 1, 3, 10 and 100 (nearly ReLU).",
-        alt="Seven curves that agree right of 0 and fan out left of it: the straight line for alpha 0, then ever "
-        "flatter, down to nearly 0 for alpha 100.",
+        alt="Seven curves that agree right of 0. Left of 0 they are flatter the larger alpha is: a straight line for "
+        "alpha 0, nearly 0 for alpha 100.",
     )
 
 
@@ -155,7 +155,7 @@ def _table() -> Table:
         slopes = [float(curve.first(np.array([x]))[0]) for x in (-1e-9, 1e-9)]
         second = _step_at_zero(curve.first) if curve.second else (None, None)
         rows.append([curve.label, far + 0.0, *slopes, *second])
-    return Table("The curves in numbers: saturation, and the derivatives on either side of 0", columns, rows)
+    return Table("Saturation, and the derivatives on both sides of 0", columns, rows)
 
 
 def _claims() -> list[Claim]:

@@ -33,7 +33,7 @@ def run(context: Context) -> Result:
         claim("figure2.sigmoid", sigmoid < 0.05, f"at most {sigmoid:.3f} apart, of a range of 1; same slope 1/4 at 0."),
     ]
     return Result(
-        [Table("How far the inverse square root unit is from what it stands in for", columns, rows)],
+        [Table("Difference between the inverse square root unit and the function it replaces", columns, rows)],
         claims,
         figures,
         [NOTE],
@@ -41,9 +41,8 @@ def run(context: Context) -> Result:
 
 
 NOTE = (
-    "Near 0 the curves agree to second order; the tails differ in kind. tanh and the sigmoid approach their limits "
-    "exponentially, ISRU only as 1/(2x²): a unit that is driven far into saturation keeps a gradient of about 1/|x|³ "
-    "where tanh's has vanished."
+    "Near 0 the curves agree to second order. For large |x| tanh and the sigmoid approach their limits exponentially, "
+    "ISRU as 1/(2x²). A unit far in saturation keeps a gradient of about 1/|x|³ where that of tanh has vanished."
 )
 
 
@@ -81,13 +80,13 @@ def _sigmoid(context: Context) -> Figure:
     return context.figure(
         "isru-sigmoid",
         made,
-        caption="Beyond the paper: (1 + ISRU(x/2))/2, ISRU shifted and scaled, beside the logistic sigmoid.",
+        caption="Beyond the paper: (1 + ISRU(x/2))/2, ISRU shifted and scaled, and the logistic sigmoid.",
         alt="Two S-shaped curves from 0 to 1 with slope one quarter at 0; the sigmoid reaches its limits sooner.",
     )
 
 
 def _difference(context: Context) -> Figure:
-    made, axes = _panel("How far apart", "difference")
+    made, axes = _panel("Differences", "difference")
     axes.plot(X, curves.isru(X) - np.tanh(X), label="ISRU - tanh", **figure_style.LINES["blue"])
     axes.plot(
         X,

@@ -21,7 +21,7 @@ EXPERIMENTS = (
     Experiment(
         name="figure2",
         title="Figure 2: ISRU and tanh",
-        summary="ISRU beside tanh, isru_sigmoid beside the sigmoid, and how far they differ",
+        summary="ISRU and tanh, isru_sigmoid and the sigmoid, and their differences",
         quick="2 s",
         full="2 s",
         module="isrlu_lab.experiments.figure2",
@@ -79,7 +79,7 @@ EXPERIMENTS = (
     Experiment(
         name="approx",
         title="Beyond the paper: do fast approximations learn as well?",
-        summary="ISRLU by the hardware estimate and by the bit trick against full precision, on the same seeds",
+        summary="ISRLU by the hardware estimate and by the bit trick compared with full precision, on the same seeds",
         quick="25 s",
         full="30 min",
         module="isrlu_lab.experiments.mnist.approx",
@@ -88,7 +88,7 @@ EXPERIMENTS = (
     Experiment(
         name="alpha",
         title="Beyond the paper: does a learned alpha help?",
-        summary="one learned alpha per layer against fixed ones, on the same seeds",
+        summary="one learned alpha per layer compared with fixed ones, on the same seeds",
         quick="15 s",
         full="25 min",
         module="isrlu_lab.experiments.mnist.alpha",
@@ -97,7 +97,7 @@ EXPERIMENTS = (
     Experiment(
         name="rnn",
         title="Beyond the paper: ISRU in LSTM and GRU",
-        summary="speed of gates and layers beside torch.nn's, and learning with ISRU against sigmoid and tanh",
+        summary="speed of gates and layers beside torch.nn's, and training with ISRU instead of sigmoid and tanh",
         quick="2 min",
         full="1 h",
         module="isrlu_lab.experiments.rnn",

@@ -113,13 +113,8 @@ class Store:
             return None
         data = read_json(path, dict[str, Any])
         try:
-            if data.get("format") != FORMAT:
-                raise ValueError(f"its format is not {FORMAT}")
-            record = msgspec.convert(data, Record)
-            msgspec.convert(record.environment, _Environment)
-            if not (record.result.tables or record.result.figures):
-                raise ValueError("it has neither a table nor a figure")
-            if (record.experiment, record.preset) != (experiment, preset):
+            record = parse_record(data, experiment)
+            if record.preset != preset:
                 raise ValueError(f"it is the result of {record.experiment}, {record.preset}")
             for figure in record.result.figures:
                 load_svg(path.with_name(f"{figure.name}.svg"))
@@ -144,6 +139,19 @@ class Store:
         except Damaged as error:
             self.warn(str(error))
             return None
+
+
+def parse_record(data: dict[str, Any], experiment: str) -> Record:
+    """The record in the content of a result.json. Raises ValueError if it is not a result of this experiment."""
+    if data.get("format") != FORMAT:
+        raise ValueError(f"its format is not {FORMAT}")
+    record = msgspec.convert(data, Record)
+    msgspec.convert(record.environment, _Environment)
+    if not (record.result.tables or record.result.figures):
+        raise ValueError("it has neither a table nor a figure")
+    if record.experiment != experiment:
+        raise ValueError(f"it is the result of {record.experiment}, {record.preset}")
+    return record
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:

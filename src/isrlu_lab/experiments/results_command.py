@@ -50,7 +50,7 @@ def show(out: Path, output: Path | None) -> int:
         results = ((run.result.get(each.name), each.decimals) for each in shown)
         numbers = ["–" if value is None else f"{value:.{decimals}f}" for value, decimals in results]
         table.add_row(spec.hash, spec.network, spec.label, spec.duration, str(spec.seed), spec.data, status, *numbers)
-    wide(Console()).print(table)
+    wide(Console(stderr=str(output) == "-")).print(table)
     return _report(damaged)
 
 

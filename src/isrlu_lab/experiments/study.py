@@ -100,7 +100,7 @@ class Study:
         runs = sum(len(self.of(row)) for row in self.rows)
         notes = [f"Data: {self.title}. {runs} runs, seeds {', '.join(map(str, self.seeds))}."]
         if not self.full:
-            notes.insert(0, "Quick preset: short runs, to show that everything works. It is no result.")
+            notes.insert(0, "Quick preset: short runs that show that everything works. They do not decide anything.")
         failed = [run for run in self.runs.values() if run.status != "done"]
         notes += [f"{run.spec.label}, seed {run.spec.seed}: {run.status}, {run.reason}." for run in failed]
         missing = {spec.hash: spec for spec in self.specs() if spec.hash not in self.runs}

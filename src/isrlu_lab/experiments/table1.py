@@ -120,18 +120,18 @@ def _claims(rows: list[list[Cell]], filter3x1: float, exponential: float, best: 
             all(row[-1] == "holds" for row in rows),
             f"{each[0]:.3f}, {each[1]:.3f} and {each[2]:.3f} cycles per multiply ({best}).",
             f"A smaller filter does less work per value that it loads and stores, so its cycles fall by less than its "
-            f"multiplies do: here by up to {max(each) / each[0] - 1:.0%}.",
+            f"multiplies do, by up to {max(each) / each[0] - 1:.0%}.",
         ),
         claim(
             "table1.elu3x1",
             2 / 3 <= quotient <= 3 / 2,
             f"{filter3x1:.2f} cycles for the filter, {exponential:.2f} for the exponential ({best}): {quotient:.1f}×.",
-            "The paper sets MKL's exponential in mode EP on AVX-512 (0.52 cycles, half of the bits accurate) against "
-            "its 3x1 filter (0.51). Here both run in the same instruction set, and xsimd's exponential is accurate to "
-            "the last bits and weighs more than the filter: the paper's point, that the activation counts, holds all "
-            "the more."
+            "The paper compares MKL's exponential in mode EP on AVX-512 (0.52 cycles, half of the bits accurate) with "
+            "its 3x1 filter (0.51). In this project both run in the same instruction set. xsimd's exponential is "
+            "accurate to the last bits and takes longer than the filter, so the activation has an even larger share of "
+            "the time than the paper says."
             if quotient > 1
-            else "Here the exponential is cheaper than the filter.",
+            else "The exponential is cheaper than the filter.",
         ),
     ]
 
@@ -149,13 +149,13 @@ def _notes(rows: list[list[Cell]], simds: list[str], torch: bool) -> list[str]:
     narrow = [_number(row[4 + simds.index("sse2")]) for row in rows] if "sse2" in simds[:-1] else []
     if narrow and all(abs(here / _number(row[3]) - 1) < 0.3 for here, row in zip(narrow, rows, strict=True)):
         notes.append(
-            "The paper does not say how it convolved. Four lanes with multiply and add apart (SSE2) take "
-            f"{', '.join(f'{here:.2f}' for here in narrow)} cycles here, next to the paper's 4.25, 1.53 and 0.51; "
-            "wider registers with fused multiply-add take less."
+            "The paper does not name its convolution. SSE2 (four lanes, separate multiply and add) takes "
+            f"{', '.join(f'{here:.2f}' for here in narrow)} cycles; the paper's are 4.25, 1.53 and 0.51. "
+            "Wider registers with fused multiply-add take fewer."
         )
     if torch:
         notes.append(
-            "torch's conv2d with one channel pays for the layout that it needs for many; with "
+            "torch's conv2d uses a memory layout for many channels, which makes one channel slow. With "
             f"{CHANNELS} channels the cost per pair of channels is that of a matrix product."
         )
     return notes

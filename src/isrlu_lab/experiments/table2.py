@@ -104,12 +104,12 @@ def _table(samples: dict[str, Sample], simds: list[str], best: str, *, mkl: bool
 
 def _methods(samples: dict[str, Sample], best: str) -> Table:
     columns = [
-        Column("way to 1/sqrt(x)"),
+        Column("1/sqrt(x) by"),
         Column("method"),
         Column("cycles per element", "here", "{:.2f}", bar=True),
         Column("cycles per element", "spread", "± {:.1f} %"),
-        Column("Exp takes", "here", "{:.1f}×"),
-        Column("Tanh takes", "here", "{:.1f}×"),
+        Column("time of Exp", "here", "{:.1f}×"),
+        Column("time of Tanh", "here", "{:.1f}×"),
     ]
     rows: list[list[Cell]] = []
     for method in METHODS:
@@ -118,7 +118,7 @@ def _methods(samples: dict[str, Sample], best: str) -> Table:
         rows.append(
             [WORDS[method], method, cycle_timer.cycles(samples, name, SIZE), 100 * samples[name].spread, *ratios]
         )
-    return Table(f"Beyond the paper: the ways to the inverse square root on {best}", columns, rows)
+    return Table(f"Beyond the paper: methods for the inverse square root on {best}", columns, rows)
 
 
 def _claims(samples: dict[str, Sample], simds: list[str], best: str, mkl: bool) -> list[Claim]:
@@ -140,27 +140,27 @@ def _claims(samples: dict[str, Sample], simds: list[str], best: str, mkl: bool) 
             "table2.tanh",
             tanh[best] >= 3,
             ", ".join(f"{simd} {value:.2f} times" for simd, value in tanh.items()) + also["Tanh/InvSqrt"] + ".",
-            "The inverse square root is faster, but by less than 3 times: the paper's numbers are of MKL's mode EP, "
-            "where half of the bits are accurate, and here both functions are accurate to the last bits. Against the "
-            f"hardware's estimate, the nearest thing to EP, tanh takes {estimate:.1f} times as long.",
+            "The inverse square root is faster, but less than 3 times as fast. The paper's numbers are those of MKL's "
+            "mode EP, in which half of the bits are accurate; in this project both are accurate to the last bits. "
+            f"Compared with the hardware's estimate, which is closest to EP, tanh takes {estimate:.1f} times as long.",
         ),
     ]
 
 
 def _notes(errors: dict[str, float]) -> list[str]:
     notes = [
-        "The paper takes its numbers from Intel's published figures for MKL's vector functions in mode EP, in which "
+        "The paper's numbers are Intel's published figures for MKL's vector functions in mode EP, in which "
         "about half of a result's bits are accurate. The columns of instruction sets time this project's 1/sqrt(x) and "
         f"xsimd's exp and tanh, all accurate to the last bits, on {SIZE} elements in the first-level cache.",
     ]
     if not errors:
         return [*notes, "There is no MKL column because the PyPI package `mkl` is not installed."]
     worst = max(errors.values())
-    text = f"MKL {mkl.version()} was asked for mode EP; its largest relative error here is {worst:.0e}."
+    text = f"MKL {mkl.version()} was asked for mode EP; its largest relative error is {worst:.0e}."
     if "intel" not in cpu_name().lower():
         text += (
-            " On a CPU that is not Intel's, as this one, MKL takes a general code path instead of its tuned ones"
+            " On this CPU, which is not from Intel, MKL uses a generic code path instead of its tuned ones"
             + (", and that path is accurate to the last bits even in mode EP" if worst < 1e-6 else "")
-            + ": the column does not show what MKL does on Intel's."
+            + ". The column does not show MKL's speed on an Intel CPU."
         )
     return [*notes, text]

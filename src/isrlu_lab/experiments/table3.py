@@ -63,7 +63,7 @@ def _table(samples: dict[str, Sample], simd: str, place: str, size: int) -> Tabl
         Column("ISRLU's advantage", "here", "{:.2f}×"),
         Column("ISRLU (approx.)'s advantage", "paper", "{:.2f}×"),
         Column("ISRLU (approx.)'s advantage", "here", "{:.2f}×"),
-        Column("holds", "verdict"),
+        Column("as in the paper", "verdict"),
     ]
     rows: list[list[Cell]] = []
     for name in ROWS:
@@ -84,7 +84,7 @@ def _table(samples: dict[str, Sample], simd: str, place: str, size: int) -> Tabl
             ]
         )
     source = f"paper: {paper['cpu']}, {paper['simd']}, size not stated"
-    caption = f"Table 3 on {simd}: {size:,} elements, which are {place} ({source})"
+    caption = f"Table 3 on {simd}: {size:,} elements {place} ({source})"
     return Table(caption, columns, rows)
 
 
@@ -102,18 +102,18 @@ def _claims(cache: dict[str, Sample], simd: str, memory: dict[str, Sample]) -> l
     paper = numbers.table("table3")
     faster = paper["ns"]["ReLU"] / (cache["ReLU"].median / SIZES["in the cache"] * 1e9)
     why = (
-        f"The paper's ReLU takes {paper['ns']['ReLU']:.3f} ns, about {faster:.0f} times what it takes here in the "
-        "cache: its data came from memory, or its loop was bound by something else than arithmetic, and that hides the "
-        "root. In the cache the root shows."
+        f"The paper's ReLU takes {paper['ns']['ReLU']:.3f} ns, about {faster:.0f} times what it takes in this "
+        "project in the cache. Its data came from memory, or its loop was limited by something other than arithmetic, "
+        "which hides the cost of the root. In the cache this cost is visible."
     )
-    in_memory = " In memory, where all wait for the same data, it holds." if memory_relu <= 1.02 else ""
+    in_memory = " In memory, where all functions are limited by bandwidth, it holds." if memory_relu <= 1.02 else ""
     return [
         claim(
             "table3.elu",
             elu >= SLACK * paper["isrlu_advantage"]["ELU"],
             elu_text,
-            "ISRLU is faster than ELU, by less than in the paper. Here it is accurate to 1.5 ulp for every input, and "
-            "xsimd's expm1 is quicker than the exponential that the paper's ELU was built on.",
+            "ISRLU is faster than ELU, but by less than in the paper. It is accurate to 1.5 ulp for every input, "
+            "and xsimd's expm1 is faster than the exponential in the paper's ELU.",
         ),
         claim("table3.relu", relu <= 1.01, f"it takes {relu_text}", why + in_memory),
         claim("table3.isru", isru <= 1.01, f"it takes {isru_text}", why),
@@ -121,8 +121,7 @@ def _claims(cache: dict[str, Sample], simd: str, memory: dict[str, Sample]) -> l
             "table3.approx",
             approx >= SLACK * paper["approx_advantage"]["ELU"] and full >= SLACK * paper["approx_advantage"]["ISRLU"],
             f"ELU takes {approx_text} ISRLU takes {full_text}",
-            "The two advantages pull against each other: the quicker the exact ISRLU and the exponential are, the less "
-            "the estimate alone can gain on them.",
+            "The faster the exact ISRLU and the exponential are, the smaller is the advantage of the bare estimate.",
         ),
     ]
 
@@ -131,11 +130,11 @@ def _notes(cache: dict[str, Sample]) -> list[str]:
     size = SIZES["in the cache"]
     exp = cache["exp"].median / size * 1e9
     return [
-        "A row holds if both advantages are at least 95 % of the paper's. An advantage is the row's time over ISRLU's "
-        "(or over ISRLU (approx.)'s): above 1, ISRLU is faster than the row.",
-        "ELU is built on xsimd's expm1, which is accurate near 0 where exp(x) - 1 is not. The exponential alone takes "
-        f"{exp:.3f} ns here, a bound that no ELU made of it can beat: "
+        "A row is as in the paper if both advantages are at least 95 % of the paper's. An advantage is the row's time "
+        "divided by that of ISRLU (or ISRLU (approx.)): above 1, ISRLU is faster than the row.",
+        "ELU uses xsimd's expm1, which is accurate near 0 where exp(x) - 1 is not. The exponential alone takes "
+        f"{exp:.3f} ns, a lower bound for any ELU that calls it: "
         f"{exp / (cache['ISRLU'].median / size * 1e9):.2f} times ISRLU's time.",
         "The paper does not state its size. The smaller size stays in the second-level cache; the larger one is read "
-        "from and written to memory, and there every function costs what ReLU costs, or nearly so.",
+        "from and written to memory, where every function takes about as long as ReLU.",
     ]

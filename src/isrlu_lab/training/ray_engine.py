@@ -10,6 +10,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from isrlu._missing import install_extra
 from isrlu_lab import environment
 from isrlu_lab.data import load_any
 from isrlu_lab.errors import UserError
@@ -21,7 +22,7 @@ from isrlu_lab.training.worker import TRIES, Progress, crashed_run, execute, rea
 try:
     import ray
 except ImportError:
-    raise UserError("the engine ray needs the package ray: pip install 'isrlu[ray]'") from None
+    raise UserError(f"the engine ray needs the package ray: {install_extra('ray')}") from None
 
 CONNECT_SECONDS = 5.0
 

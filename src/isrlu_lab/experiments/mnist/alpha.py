@@ -47,7 +47,7 @@ is_current = partial(study.is_current, rows=rows, seeds=table4.SEEDS)
 def _ends(found: Study, learned: Sequence[Row]) -> list[Table]:
     """A table of the final alpha of each layer; empty if no run with learned alpha is finished."""
     columns = [
-        Column("start"),
+        Column("initial alpha"),
         Column("hidden layer"),
         Column("alpha after training", "here", "{:.2f}"),
         Column("95 % CI", "spread", "± {:.2f}"),
@@ -67,5 +67,7 @@ def _claim(found: Study, pairs: list[tuple[Row, Row]]) -> Claim:
     differences = tables.compare(found, pairs, "best_accuracy")
     texts = [f"{row.spec.name} {each} points" for (row, _), each in zip(pairs, differences, strict=True)]
     better = stats.all_of(stats.better(each, tables.MARGIN) for each in differences)
-    reason = study.NEEDS_SEEDS if better is None else "From one start at least it is not better than alpha held fixed."
+    reason = (
+        study.NEEDS_SEEDS if better is None else "For at least one initial alpha it is not better than a fixed alpha."
+    )
     return claim("alpha.learned", better, f"Against fixed alpha: {', '.join(texts)}.", reason)

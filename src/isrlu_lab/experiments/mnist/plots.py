@@ -52,7 +52,7 @@ def mean_activations(context: Context, study: Study, name: str, what: str) -> li
     axes.axhline(0.0, color=figure_style.INK, linewidth=0.8)
     figure_style.legend(axes)
     caption = f"Mean activation of the hidden units, {what}, pkeep {pkeep}; epoch 0 is before training: {BANDS}."
-    alt = "How far from zero the units' mean activation is over the epochs; one line for each activation function."
+    alt = "Distance of the units' mean activation from zero over the epochs; one line for each activation function."
     over_epochs = context.figure(f"{name}-epochs", made, caption=caption + study.marks, alt=alt)
 
     made, axes = _panel(study, "Mean activation by layer", "hidden layer", "after training")
@@ -81,8 +81,8 @@ def learned_alphas(context: Context, study: Study, name: str) -> list[Figure]:
             if curves:
                 _band(axes, histories[0]["unit_epochs"], curves, f"layer {layer + 1}", line)
         figure_style.legend(axes)
-        caption = f"Learned α of each hidden layer, from a start of {row.spec.alpha:g}: {BANDS}.{study.marks}"
-        alt = "One line for each layer shows how its alpha moves from its start during training."
+        caption = f"Learned α of each hidden layer, starting at {row.spec.alpha:g}: {BANDS}.{study.marks}"
+        alt = "One line for each layer: its alpha during training."
         figures.append(context.figure(f"{name}-{row.spec.alpha:g}", made, caption=caption, alt=alt))
     return figures
 

@@ -38,8 +38,9 @@ def _accuracy_row(study: Study, row: Row, with_paper: bool) -> list[Cell]:
     best, half = _mean(found)
     loss, loss_half = _mean(losses)
     near = "not run"
-    if best is not None and row.accuracy is not None and not study.no_verdict:
+    if best is not None and row.accuracy is not None and study.full and study.identity == "mnist":
         near = "holds" if round(abs(best - row.accuracy), 6) <= NEAR else "does not"  # 99.55 - 99.3 counts as 0.25
+        near = near if len(found) >= max(2, len(study.seeds)) else "undecided"
     return [
         row.spec.name,
         _pkeep(row),
@@ -118,6 +119,8 @@ def loss_in_range(study: Study, key: str) -> Claim:
     means = {row.spec.label: statistics.mean(study.values(row, "final_loss").values()) for row in study.rows}
     outside = [f"{label} {value:.2f}" for label, value in means.items() if not low <= value <= high]
     here = f"{min(means.values()):.2f} to {max(means.values()):.2f}."
+    if len(study.seeds) < 2:
+        return claim(key, None, here, f"{NEEDS_SEEDS} Outside with this one: {'; '.join(outside) or 'none'}.")
     return claim(key, not outside, here, f"Outside: {'; '.join(outside)}.")
 
 

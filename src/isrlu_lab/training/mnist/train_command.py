@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from isrlu._missing import install_package
 from isrlu_lab import data as datasets
 from isrlu_lab import environment
 from isrlu_lab.atomic_files import try_to_write, write_json
@@ -42,13 +43,15 @@ def train_one(
     ranks = distributed.Ranks.from_environment()
     used = distributed.threads(threads)
     keep_memory()
+    text = sys.stderr if str(output) == "-" else sys.stdout  # standard output is then the JSON alone
     if ranks.first:
         if reason:
             print(f"isrlu: {reason}; trains on scikit-learn's digits instead", file=sys.stderr)
-        print(f"{spec.label}, seed {spec.seed}, run {spec.hash}, {loaded.title}, {ranks.count} x {used} threads")
+        run = f"{spec.label}, seed {spec.seed}, run {spec.hash}"
+        print(f"{run}, {loaded.title}, {ranks.count} x {used} threads", file=text)
     board = _board(tensorboard if ranks.first else None)
 
-    console = Console(quiet=not ranks.first, highlight=False, soft_wrap=True)
+    console = Console(file=text, quiet=not ranks.first, highlight=False, soft_wrap=True)
     live = console.status("starts", refresh_per_second=2)  # only on a terminal
 
     def watch(history: History, rate: float) -> None:
@@ -71,7 +74,8 @@ def train_one(
         captured = {**environment.capture(), "threads": used, "processes": ranks.count}
         if numbers:
             best, loss = numbers["best_accuracy"], numbers["final_loss"]
-            print(f"highest test accuracy {best:.2f} %, final loss x 100 {loss:.3f}, {numbers['seconds']:.0f} s")
+            reached = f"highest test accuracy {best:.2f} %, final loss x 100 {loss:.3f}, {numbers['seconds']:.0f} s"
+            print(reached, file=text)
         else:
             print(f"isrlu: the run diverged: {status['reason']}", file=sys.stderr)
         if output:
@@ -87,7 +91,7 @@ def _board(folder: Path | None) -> Callable[[Any], None]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise UserError("--tensorboard needs the package tensorboard: pip install tensorboard") from None
+        raise UserError(f"--tensorboard needs the package tensorboard: {install_package('tensorboard')}") from None
     writer = SummaryWriter(str(folder))
 
     def write(history: Any) -> None:

@@ -1,0 +1,90 @@
+"""One progress line for all experiments of a command: how many are done, the time so far, the expected time in all."""
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+
+from isrlu_lab.experiments.experiment import Experiment
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(40), duration(90), duration(540), duration(20_000)
+    ('40 s', '90 s', '9 min', '5.6 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class OverallProgress:
+    """The experiments that a command runs, with their expected times. Between experiments nothing is drawn."""
+
+    def __init__(self, entries: Sequence[Experiment], *, full: bool, console: Console) -> None:
+        self._times = {entry.name: entry.expected_seconds(full) for entry in entries}
+        self._done = 0.0
+        self._names: list[str] = []
+        self._console = console
+        self._start = time.monotonic()
+
+    @property
+    def expected(self) -> str:
+        return duration(sum(self._times.values()))
+
+    def begin(self, entry: Experiment, full: bool) -> "ExperimentProgress":
+        """The progress line while this experiment runs. One that was not planned is added to the plan."""
+        self._times.setdefault(entry.name, entry.expected_seconds(full))
+        self._names.append(entry.name)
+        counted = f"{len(self._names)}/{len(self._times)} {entry.name}"
+        return ExperimentProgress(self, counted, self._times[entry.name], self._console)
+
+    def finish(self, seconds: float) -> None:
+        self._done += seconds
+
+    def share(self, running: float) -> float:
+        """The share of the expected time that is done; `running` seconds of it in the current experiment."""
+        total = sum(self._times.values())
+        return min((self._done + running) / total, 1.0) if total else 1.0
+
+    def elapsed(self) -> str:
+        return duration(time.monotonic() - self._start)
+
+
+class ExperimentProgress:
+    """The progress line, refreshed once a second so as not to disturb a measurement."""
+
+    def __init__(self, overall: OverallProgress, counted: str, seconds: float, console: Console) -> None:
+        self._overall, self._counted, self._seconds = overall, counted, seconds
+        columns = (
+            TextColumn("[bold]{task.fields[counted]}[/]"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[elapsed]} of about {task.fields[expected]}  {task.description}"),
+        )
+        self._bar = Progress(*columns, console=console, refresh_per_second=1, transient=True)
+
+    def __enter__(self) -> "ExperimentProgress":
+        self._bar.start()
+        self._task = self._bar.add_task("", total=1.0, counted=self._counted, elapsed="0 s", expected="")
+        self.progress("")
+        if not self._bar.console.is_terminal:
+            text = f"{self._counted}: about {duration(self._seconds)}"
+            self._bar.console.print(f"{text}; {self._overall.share(0):.0%} of the whole is done", highlight=False)
+        return self
+
+    def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        running = self._seconds * min(done / total, 1.0) if done is not None and total else 0.0
+        self._bar.update(
+            self._task,
+            description=escape(text),
+            completed=self._overall.share(running),
+            elapsed=self._overall.elapsed(),
+            expected=self._overall.expected,
+        )
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+        self._overall.finish(self._seconds)

@@ -16,7 +16,7 @@ from isrlu_lab.hardware.units import max_error, units
 from isrlu_lab.measure import cycle_timer
 
 SEEDS = (1, 2, 3)
-# Margins of the verdicts, set before the first measurement.
+# Margins of the verdicts, set before these units were measured; a prototype's gate counts and times were known.
 SAME_TIME = 1.25  # "about the same execution time": at most this much of the FMA's
 SAVES = 0.95  # a saving: at most this much of the rival's gates, in each form and format
 FUSED = ("avx2", "avx512", "neon")  # instruction sets with a fused multiply-add

@@ -16,7 +16,7 @@ from isrlu_lab.hardware.units import max_error, units
 from isrlu_lab.measure import cycle_timer
 
 SEEDS = (1, 2, 3)
-# Margins of the verdicts, set before the first measurement.
+# Margins of the verdicts, set before these units were measured; a prototype's gate counts and times were known.
 SAME_TIME = 1.25  # "about the same execution time": at most this much of the FMA's
 SAVES = 0.95  # a saving: at most this much of the rival's gates, in each form and format
 FUSED = ("avx2", "avx512", "neon")  # instruction sets with a fused multiply-add
@@ -36,7 +36,12 @@ def run(context: Context) -> Result:
         found = context.remember(f"{unit.name} gates", partial(in_scratch, count_gates, unit))
         if seeds:
             found |= context.remember(f"{unit.name} ecp5 {seeds}", partial(in_scratch, place_and_route, unit, seeds))
-        labels = {"function": unit.function, "form": unit.form, "format": unit.number.name, "monotone": unit.monotone}
+        labels = {
+            "function": unit.function,
+            "form": unit.form,
+            "format": unit.number.name,
+            "monotone": unit.monotone_text,
+        }
         rows.append({**labels, "error": max_error(unit), **found})
     context.progress("instructions of this CPU")
     chains = _chains()
@@ -86,7 +91,7 @@ def _units_table(rows: list[Row], placed: bool) -> Table:
             Column("ns", "spread", "± {:.1f}"),
         ]
     cells: list[list[Cell]] = [
-        [row["format"], row["function"], row["form"], row["error"], "yes" if row["monotone"] else "no"]
+        [row["format"], row["function"], row["form"], row["error"], row["monotone"]]
         + [row[key] for key in ("nand2", "levels", *(("cells", "ns", "spread") if placed else ()))]
         for row in rows
     ]

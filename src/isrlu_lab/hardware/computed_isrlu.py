@@ -3,7 +3,7 @@
 import numpy as np
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
-from isrlu_lab.hardware.curves import CURVES
+from isrlu_lab.hardware.activation_curves import CURVES
 from isrlu_lab.hardware.formats import Float, Words
 from isrlu_lab.hardware.ieee import leading_zeros
 from isrlu_lab.hardware.rsqrt_unit import rsqrt_table

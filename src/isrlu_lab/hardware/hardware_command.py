@@ -39,13 +39,13 @@ def table(number: str, function: str | None, form: str | None, seeds: int, progr
     for unit in wanted:
         progress(unit.name)
         labels = {"function": unit.function, "form": unit.form, "format": unit.number.name}
-        error = {"max_error": max_error(unit), "monotone": unit.monotone}
+        error = {"max_error": max_error(unit), "monotone": unit.monotone_text}
         gates = in_scratch(count_gates, unit)
         ecp5 = in_scratch(place_and_route, unit, range(1, seeds + 1)) if placed else {}
         rows.append(Measurement(labels, error | gates | ecp5))
     columns = [
         Column("max ulp", lambda row: row.max_error),
-        Column("monotone", lambda row: "yes" if row.monotone else "no"),
+        Column("monotone", lambda row: row.monotone),
         Column("NAND2", lambda row: f"{row.nand2:.0f}"),
         Column("levels", lambda row: str(row.levels)),
     ]

@@ -8,7 +8,7 @@ every result is within 1 ulp (faithful).
 import numpy as np
 from amaranth.hdl import Module, Mux, Value
 
-from isrlu_lab.hardware.curves import Curve
+from isrlu_lab.hardware.activation_curves import Curve
 from isrlu_lab.hardware.formats import Float, Reals, Words
 from isrlu_lab.hardware.stream import Cut, concat, look_up, wire
 from isrlu_lab.hardware.table_unit import CurveUnit

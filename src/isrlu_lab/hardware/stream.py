@@ -34,6 +34,11 @@ class Unit(wiring.Component):
         super().__init__({name: way(stream.Signature(unsigned(width))) for name, (way, width) in ports.items()})
 
     @property
+    def monotone_text(self) -> str:
+        """For tables: "yes", "no", or nothing for several operands."""
+        return "" if self.operands > 1 else "yes" if self.monotone else "no"
+
+    @property
     def name(self) -> str:
         pipelined = "_pipelined" if self.pipelined else ""
         return f"{self.function}_{self.number.name}_{self.form}{pipelined}".replace(".", "_")

@@ -3,7 +3,7 @@
 import numpy as np
 from amaranth.hdl import Module, Mux, Value
 
-from isrlu_lab.hardware.curves import Curve, find_region
+from isrlu_lab.hardware.activation_curves import Curve, find_region
 from isrlu_lab.hardware.formats import Fixed, Float, Reals, Words
 from isrlu_lab.hardware.stream import Cut, Unit, concat, look_up, wire
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from isrlu_lab.errors import UserError
+from isrlu_lab.hardware.activation_curves import CURVES
 from isrlu_lab.hardware.computed_isrlu import ComputedUnit
-from isrlu_lab.hardware.curves import CURVES
 from isrlu_lab.hardware.fma import FmaUnit
 from isrlu_lab.hardware.formats import FP32, Fixed, Format, all_words, ulps
 from isrlu_lab.hardware.linear_unit import LinearUnit

@@ -162,6 +162,21 @@ def test_a_change_of_the_weights_drops_the_packed_copy(layer, num_layers, change
 
 
 @layers
+def test_another_parameter_in_the_same_memory_drops_the_packed_copy(layer) -> None:
+    """Its count of changes can be that of the packed parameter."""
+    module, _ = pair(layer)
+    with torch.no_grad():
+        module.weight_hh_l0 += 0
+        packed_version = module.weight_hh_l0._version
+        module.pack_weights()
+        module.weight_hh_l0 = nn.Parameter(module.weight_hh_l0.data)
+        for _ in range(packed_version):
+            module.weight_hh_l0 += 0.1
+    assert module.weight_hh_l0._version == packed_version
+    assert not module.weights_packed
+
+
+@layers
 @pytest.mark.parametrize(
     "change", [lambda m: m.to(torch.float64), lambda m: m.float(), lambda m: m.train(), lambda m: m.unpack_weights()]
 )

@@ -49,7 +49,7 @@ template <class V> auto is_ordinary_product(V x_times_estimate)
 template <Method M, class V> V rsqrt(V x)
 {
     constexpr bool by_bits = M == Method::kinney || M == Method::table;
-    const V root = inverse_root<M>(x);
+    const V root = inverse_root<M, estimate_takes_every_x<V>>(x);
     const auto unless_ordinary = [&](auto ordinary) {
         if (__builtin_expect(all_lanes(ordinary), 1)) return root;
         return select(ordinary, root, inverse_root<Method::ieee>(x));

@@ -60,8 +60,13 @@ template <class V> V estimate(V d)
     else return xsimd::rsqrt(d);
 }
 
-// One Newton step: r (3 - d r^2) / 2. Doubles the number of accurate bits. r is halved, not d: d may be subnormal.
-template <class V> V newton(V d, V r) { return r * fnma(d * r, r * constant<V>(0.5), constant<V>(1.5)); }
+// One Newton step: r (3 - d r^2) / 2. Doubles the number of accurate bits. A subnormal d must not be halved: that would
+// round it. Two steps share the halved d, so they take one multiplication less.
+template <bool subnormal_d = false, class V> V newton(V d, V r)
+{
+    if constexpr (subnormal_d) return r * fnma(d * r, r * constant<V>(0.5), constant<V>(1.5));
+    else return r * fnma(d * constant<V>(0.5) * r, r, constant<V>(1.5));
+}
 
 // With e = 1 - d r^2: 1/sqrt(d) = r (1 - e)^(-1/2) = r + r e (1/2 + 3/8 e + ...). Returns the factor of r e.
 // The 3/8 e term is needed for float32 estimates of 11 bits, where 3/8 e^2 is up to 3.4 * 2^-24, and not for 14 bits.
@@ -75,11 +80,11 @@ template <class V> V correction(V e)
 // An estimate that needs only one `correction`: relative error 2^-11 or less for float32, 2^-30 or less for float64.
 // Float64 on SSE2 and AVX2: square root and division 1.06 ns, float32's estimate and two refinements 1.32 ns per
 // element, Zen 3.
-template <class V> V refined_estimate(V d)
+template <bool subnormal_d = false, class V> V refined_estimate(V d)
 {
     if constexpr (is_double<V> && estimate_of<isa_t<V>>() == Estimate::bits11) return divide(constant<V>(1), sqrt(d));
     V r = estimate(d);
-    if constexpr (estimate_of<isa_t<V>>() == Estimate::bits8) r = newton(d, r);
+    if constexpr (estimate_of<isa_t<V>>() == Estimate::bits8) r = newton<subnormal_d>(d, r);
     if constexpr (is_double<V> && !is_scalar<V>) {
         const V e = fnma(d * r, r, constant<V>(1));
         r = fma(r * e, fma(e, constant<V>(0.375), constant<V>(0.5)), r);
@@ -108,17 +113,17 @@ template <class V> V table_root(V d)
     return keep_nan(d, from_bits<V>(to_bits(entry) - (half_exponent<V>(b) << mantissa_bits)));
 }
 
-// 1 / sqrt(d)
-template <Method M, class V> V inverse_root(V d)
+// 1 / sqrt(d). subnormal_d: d may be subnormal, if the estimate accepts that.
+template <Method M, bool subnormal_d = false, class V> V inverse_root(V d)
 {
     if constexpr (M == Method::approx) return estimate(d);
-    else if constexpr (M == Method::newton1) return newton(d, estimate(d));
-    else if constexpr (M == Method::newton2) return newton(d, newton(d, estimate(d)));
+    else if constexpr (M == Method::newton1) return newton<subnormal_d>(d, estimate(d));
+    else if constexpr (M == Method::newton2) return newton<subnormal_d>(d, newton<subnormal_d>(d, estimate(d)));
     else if constexpr (M == Method::ieee) return divide(constant<V>(1), sqrt(d));
     else if constexpr (M == Method::kinney) return newton(d, kinney_estimate(d));
     else if constexpr (M == Method::table) return table_root(d);
     else {
-        const V r = refined_estimate(d);
+        const V r = refined_estimate<subnormal_d>(d);
         const V e = fnma(d * r, r, constant<V>(1));
         return fma(r * e, correction(e), r);
     }

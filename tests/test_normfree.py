@@ -20,7 +20,7 @@ from isrlu_lab.experiments.study import Row, Study
 from isrlu_lab.measure import gpt_bench
 from isrlu_lab.output_folder import OutputFolder
 from isrlu_lab.training.gpt import train_gpt, train_swap
-from isrlu_lab.training.gpt.gpt_spec import ELEMENTWISE, NORMS, SWAPS, GptSpec, SwapSpec
+from isrlu_lab.training.gpt.gpt_spec import ELEMENTWISE, NORMS, STARTS, SWAPS, GptSpec, SwapSpec
 from isrlu_lab.training.gpt.model import Gpt
 from isrlu_lab.training.gpt.norms import Derf, DyT
 from isrlu_lab.training.kinds import load_spec
@@ -55,6 +55,7 @@ def test_specification() -> None:
     ("fields", "message"),
     [
         ({"norm": "batchnorm"}, "unknown norm 'batchnorm': known are layernorm, rmsnorm, dyt, derf, dyisru"),
+        ({"start": "zero"}, "unknown start 'zero': known are nanogpt, unit"),
         ({"width": 10}, "width 10 is not a multiple of the 4 heads"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"rate": 0.0}, "rate must be between 0 and 1, got 0.0"),
@@ -96,6 +97,16 @@ def test_all_norms_start_from_the_same_weights() -> None:
     for each in matrices[1:]:
         assert each.keys() == matrices[0].keys()
         assert all(torch.equal(each[name], matrices[0][name]) for name in each)
+
+
+def test_the_unit_start_gives_the_blocks_inputs_of_about_1() -> None:
+    seen = []
+    for start in STARTS:
+        torch.manual_seed(0)
+        network = Gpt(GptSpec(norm="dyisru", start=start), 65)
+        network.blocks[0].register_forward_pre_hook(lambda _, given: seen.append(given[0].std().item()))
+        network(torch.randint(65, (4, 64)))
+    assert seen == [pytest.approx(0.028, rel=0.1), pytest.approx(1.41, rel=0.1)]
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -184,14 +195,16 @@ def test_a_swap_starts_from_the_trained_weights(tensors: TextTensors, tmp_path: 
 
 def test_the_choice_takes_the_lowest_loss_of_each_norm() -> None:
     rows = normfree.candidates(True)
-    assert {row.spec.norm for row in rows} == set(NORMS) and len(rows) == 2 * 2 + 3 * 2 * 3
+    assert {row.spec.norm for row in rows} == set(NORMS) and len(rows) == 2 * (2 + 3 * 3) + 2 * (2 + 3 * 2)
     found = Study(rows, [1000], {}, "tinyshakespeare", "tiny Shakespeare", full=True, family=normfree.TEXTS)
     assert [row.spec.norm for row in normfree.choose(found)] == list(NORMS), "without runs the first candidates"
     losses = {spec.hash: 3.0 - n / 100 for n, spec in enumerate(found.specs())}
     runs = {spec.hash: Run(spec, "done", result={"final_loss": losses[spec.hash]}) for spec in found.specs()}
     chosen = [row.spec for row in normfree.choose(dataclasses.replace(found, runs=runs))]
     assert all(spec.rate == normfree.RATES[-1] and spec.steps == 2000 for spec in chosen)
-    assert all(spec.alpha == normfree.ALPHAS[True][-1] for spec in chosen if spec.norm in ELEMENTWISE)
+    assert {spec.start for spec in chosen} == {"unit"} and all(
+        spec.alpha == 1.0 for spec in chosen if spec.norm in ELEMENTWISE
+    )
 
 
 def imagined(losses: dict[str, list[float]]) -> Study:

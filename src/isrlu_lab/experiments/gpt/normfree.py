@@ -2,8 +2,8 @@
 
 A character-level GPT of nanoGPT's size for a CPU, with LayerNorm, RMSNorm, DyT, Derf and DyISRU on the same seeds.
 
-choice     each norm's learning rate, and alpha at the start, from the same short lists, by short runs on a seed that is
-           not counted afterwards
+choice     each norm's learning rate, start of the weights, and alpha at the start, from the same short lists, by short
+           runs on a seed that is not counted afterwards
 training   the chosen ones over all seeds
 swap       DyISRU in place of the norms of the trained LayerNorm networks, with `fit` and without, and further training
 speed      a training step and generation, all norms interleaved, one thread
@@ -26,7 +26,10 @@ from isrlu_lab.training.gpt.gpt_spec import ELEMENTWISE, NORMS, SWAPS, GptSpec, 
 SEEDS = {True: 5, False: 1}
 CHOICE_SEED = 1000  # not counted
 RATES = (1e-3, 2e-3)
-ALPHAS = {True: (0.5, 8.0, 32.0), False: (32.0,)}  # 0.5: the layers' default; 32: about 1 / deviation of the embedding
+STARTS: dict[bool, dict[str, tuple[float, ...]]] = {  # start of the weights -> alphas at the start
+    True: {"nanogpt": (0.5, 8.0, 32.0), "unit": (0.5, 1.0)},  # 0.5: the layers' default; 32: about 1 / deviation
+    False: {"unit": (1.0,)},
+}
 LENGTHS: dict[bool, dict[str, Any]] = {
     True: {"steps": 2000, "warmup": 100, "interval": 100},
     False: {"steps": 120, "warmup": 20, "interval": 40},
@@ -64,11 +67,12 @@ def run(context: Context) -> Result:
 
 
 def candidates(full: bool) -> list[Row[GptSpec]]:
-    """Each norm with each learning rate and, if it has one, each alpha at the start; short runs."""
+    """Each norm with each start, each learning rate and, if it has one, each alpha; short runs."""
     specs = [
-        GptSpec(norm=norm, rate=rate, alpha=alpha, **CHOICE_LENGTHS[full])
+        GptSpec(norm=norm, start=start, rate=rate, alpha=alpha, **CHOICE_LENGTHS[full])
+        for start, alphas in STARTS[full].items()
         for norm in NORMS
-        for alpha in (ALPHAS[full] if norm in ELEMENTWISE else (0.5,))
+        for alpha in (alphas if norm in ELEMENTWISE else alphas[:1])
         for rate in RATES
     ]
     return [Row(spec) for spec in specs]

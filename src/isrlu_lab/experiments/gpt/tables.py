@@ -88,6 +88,7 @@ def choices(found: Study, chosen: Sequence[Row[GptSpec]]) -> Table:
     """All candidates and which of them was chosen."""
     columns = [
         Column("norm"),
+        Column("start of the weights"),
         Column("learning rate", "label", "{:g}"),
         Column("alpha at the start", "label", "{:g}"),
         Column(UNIT, "here", "{:.4f}"),
@@ -97,6 +98,7 @@ def choices(found: Study, chosen: Sequence[Row[GptSpec]]) -> Table:
     cells: list[list[Cell]] = [
         [
             NORMS[row.spec.norm],
+            row.spec.start,
             row.spec.rate,
             row.spec.alpha if row.spec.norm in ELEMENTWISE else None,
             next(iter(found.values(row, "final_loss").values()), None),

@@ -8,6 +8,10 @@ from isrlu_lab.training.run_spec import Number, RunSpec, check
 
 NORMS = {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm", "dyt": "DyT", "derf": "Derf", "dyisru": "DyISRU"}
 ELEMENTWISE = ("dyt", "derf", "dyisru")  # they have an alpha at the start
+STARTS = {  # of the weights
+    "nanogpt": "deviation 0.02",
+    "unit": "deviation 1/sqrt(width), and the embedding times a learned number that starts at sqrt(width)",
+}
 SWAPS = {"fit": "DyISRU with fit", "plain": "DyISRU without fit", "none": "LayerNorm kept"}
 
 
@@ -26,6 +30,7 @@ class GptSpec(RunSpec):
     data: str = "tinyshakespeare"
     norm: str = "layernorm"
     alpha: float = 0.5  # at the start; 0 where the norm has none
+    start: str = "nanogpt"
     rate: float = 1e-3  # AdamW's, after the warm-up; it ends at a tenth of it
     layers: int = 4
     heads: int = 4
@@ -38,6 +43,7 @@ class GptSpec(RunSpec):
 
     def __post_init__(self) -> None:
         check(self.norm in NORMS, f"unknown norm {self.norm!r}: known are {', '.join(NORMS)}")
+        check(self.start in STARTS, f"unknown start {self.start!r}: known are {', '.join(STARTS)}")
         for name in ("layers", "heads", "width", "context", "batch", "steps", "interval"):
             check(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)!r}")
         for name in ("warmup", "seed"):
@@ -59,8 +65,9 @@ class GptSpec(RunSpec):
 
     @property
     def choice(self) -> str:
-        """What is chosen for each norm: "rate 0.001, alpha 0.5"."""
-        return f"rate {self.rate:g}" + (f", alpha {self.alpha:g}" if self.norm in ELEMENTWISE else "")
+        """What is chosen for each norm: "unit start, rate 0.001, alpha 0.5"."""
+        start = "" if self.start == "nanogpt" else f"{self.start} start, "
+        return f"{start}rate {self.rate:g}" + (f", alpha {self.alpha:g}" if self.norm in ELEMENTWISE else "")
 
     @property
     def label(self) -> str:

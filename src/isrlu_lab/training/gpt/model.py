@@ -9,8 +9,6 @@ from torch.nn import functional as F
 from isrlu_lab.training.gpt.gpt_spec import GptSpec
 from isrlu_lab.training.gpt.norms import make_norm
 
-DEVIATION = 0.02  # of the weights at the start
-
 
 class Block(nn.Module):
     """x + attention(norm(x)), then x + mlp(norm(x))."""
@@ -39,10 +37,10 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     """Logits of the next character at each position. The embedding and the head share one matrix.
 
-    The embedding starts with numbers of about 0.02. LayerNorm enlarges them to 1; an element-wise norm does so only
-    with a large alpha. DyT's authors multiply the embedding of language models by a learned number that starts at
-    sqrt(width) instead. Tried here: DyT learns more slowly that way (loss 2.96 after 200 steps at alpha 4, the best of
-    0.5 to 16) than with alpha 32 alone (2.72 after 120 steps).
+    nanoGPT's start gives every matrix the deviation 0.02. LayerNorm enlarges the small numbers that follow to 1; an
+    element-wise norm does so only with a large alpha, and then saturates as soon as they grow. The unit start gives
+    every block inputs of about 1: deviation 1/sqrt(width), and the embedding times a learned number that starts at
+    sqrt(width), as DyT's authors have it in language models.
     """
 
     def __init__(self, spec: GptSpec, characters: int) -> None:
@@ -50,16 +48,21 @@ class Gpt(nn.Module):
         self.context = spec.context
         self.characters = nn.Embedding(characters, spec.width)
         self.positions = nn.Embedding(spec.context, spec.width)
+        unit = spec.start == "unit"
+        self.scale = nn.Parameter(torch.full((1,), math.sqrt(spec.width))) if unit else None
+        deviation = 1 / math.sqrt(spec.width) if unit else 0.02
         self.blocks = nn.ModuleList(Block(spec) for _ in range(spec.layers))
         self.norm = make_norm(spec.norm, spec.width, spec.alpha)
         for name, parameter in self.named_parameters():
             if parameter.dim() >= 2:
                 smaller = math.sqrt(2 * spec.layers) if name.endswith("_out.weight") else 1.0
-                nn.init.normal_(parameter, std=DEVIATION / smaller)
+                nn.init.normal_(parameter, std=deviation / smaller)
 
     def forward(self, indices: Tensor) -> Tensor:
         """[batch, length] of character numbers to logits [batch, length, characters]."""
         x = self.characters(indices) + self.positions.weight[: indices.shape[1]]
+        if self.scale is not None:
+            x = x * self.scale
         for block in self.blocks:
             x = block(x)
         return F.linear(self.norm(x), self.characters.weight)

@@ -6,10 +6,6 @@
 // b half as often and lose little if a part of it comes from the L2 cache. A single row of a takes two panels at once:
 // 4 dependent chains of FMA do not hide the FMA's latency, 8 do.
 //
-// Speed, one core, 32 rows, depth 256, 1024 columns, AVX-512 (Sapphire Rapids): tile of 3 x 4 with 16 KB of a panel
-// 98 GFLOP/s; 6 x 4 with 16 KB 180, 32 KB 187, the whole depth 140; torch.mm 122. AVX2 on the same core: 3 x 4 94, where
-// the limit of two FMA a cycle is about 96.
-//
 // Error: each element is summed over k in increasing order, whatever the tile. A row's result does not depend on the
 // other rows.
 //

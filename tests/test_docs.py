@@ -35,7 +35,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     for package in NEEDED:
         if re.search(rf"\b{package}\b", blocks(page.read_text())):
             pytest.importorskip(package)
-    program = tmp_path / f"{page.stem}.py"
+    program = tmp_path / f"page_{page.stem}.py"  # "torch.py" would hide torch
     program.write_text(blocks(page.read_text()))
     environment = os.environ | {"KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, str(program)]

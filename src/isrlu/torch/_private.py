@@ -1,7 +1,7 @@
 """All uses of PyTorch's private names. If one is missing, calls use a slower path and nothing fails.
 
 find(path)       the object, or None
-connect(apply)   pass PyTorch's classes and functions to the kernels, which then accept plain CPU tensors
+connect(apply)   pass PyTorch's classes and functions to the kernels, which then accept plain tensors
 """
 
 import ctypes
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad, graph
 
 from isrlu import _core
+from isrlu.torch import _triton
 
 LIBRARIES = {"darwin": "libtorch_cpu.dylib", "win32": "torch_cpu.dll"}
 
@@ -69,6 +70,8 @@ def connect(apply: Callable[..., Any]) -> bool:
             "increment_version": graph.increment_version,
             "forward_ad": vars(forward_ad),
             "apply": apply,
+            "launch_forward": _triton.forward,
+            "launch_backward": _triton.backward,
             **watchers,
         },
         Tensor.__dlpack_c_exchange_api__,

@@ -1,0 +1,233 @@
+"""The formula as Triton kernels: one forward and one backward kernel for all functions. `_triton` launches them.
+
+    isru(x)         = x / sqrt(1 + alpha x^2)             isru'(x)  = (1 / sqrt(1 + alpha x^2))^3
+    isrlu(x)        = x for x >= 0, else isru(x)          isrlu'(x) = 1 for x >= 0, else isru'(x)
+    isru_sigmoid(x) = (1 + isru(x/2; alpha 1)) / 2        = 1/2 + isru(x; alpha 1/4) / 4
+    df/dalpha       = -f^3 / 2, for ISRLU only at x < 0
+
+float16 and bfloat16 are computed in float32. No function divides: 1/sqrt is the hardware's estimate (rsqrt.approx.f32,
+an error of 2 ulp; v_rsq_f32, 1 ulp), which FULL corrects by the residual, as core/activation/formula.hpp does. Without
+FULL (method "approx") the estimate is taken as it is.
+"""
+
+import triton
+import triton.language as tl
+
+TILE_BYTES = 4096  # of x in one tile: 128 bits per load for 128 threads (NVIDIA) and for 256 (AMD), at every dtype
+ROWS = 16  # tiles below each other that one program takes where channels are columns
+
+
+@triton.jit
+def inverse_root(d, FULL: tl.constexpr):
+    """1 / sqrt(d) for normal, finite d > 0."""
+    r = tl.rsqrt(d)
+    if FULL:
+        r = tl.fma(0.5 * r, tl.fma(-(d * r), r, 1.0), r)
+    return r
+
+
+@triton.jit
+def reciprocal(d):
+    """1 / d for d > 0, from the inverse root: a division would take 8 instructions and more."""
+    r = tl.rsqrt(d)
+    q = r * r
+    return tl.fma(q, tl.fma(-d, q, 1.0), q)
+
+
+@triton.jit
+def clamp(x, limit):
+    """x within +-limit; NaN stays NaN."""
+    return tl.clamp(x, -limit, limit, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def bounded(alpha):
+    """(alpha, limit): finite, and with |x| <= limit alpha x^2 does not overflow. f(limit) is saturated, f'(limit) = 0."""
+    if alpha.dtype == tl.float64:
+        finite = tl.where(alpha > 1.7976931348623157e308, 1.7976931348623157e308, alpha)
+        limit = tl.rsqrt(tl.maximum(finite, 2.2250738585072014e-308)) * 3.273390607896142e150  # 2^500
+    else:
+        finite = tl.where(alpha > 3.4028234663852886e38, 3.4028234663852886e38, alpha)
+        limit = tl.rsqrt(tl.maximum(finite, 1.1754943508222875e-38)) * 4.611686018427388e18  # 2^62
+    return finite, limit
+
+
+@triton.jit
+def isru(x, alpha, FULL: tl.constexpr):
+    """x / sqrt(1 + alpha x^2). The residual 1 - d r^2 is (1 - r^2) - alpha y^2: the rounding of d does not enter."""
+    r = tl.rsqrt(tl.fma(alpha * x, x, 1.0))
+    y = x * r
+    if FULL:
+        y = tl.fma(0.5 * y, tl.fma(-(alpha * y), y, tl.fma(-r, r, 1.0)), y)
+    return y
+
+
+@triton.jit
+def is_identity(x, alpha, FUNCTION: tl.constexpr):
+    """Where f(x) = x by definition: ISRLU at x >= 0, and alpha = 0. Never for NaN."""
+    linear = (alpha == 0.0) & (x == x)
+    if FUNCTION == "isrlu":
+        linear = (x >= 0.0) | linear
+    return linear
+
+
+@triton.jit
+def isru_sigmoid(x, FULL: tl.constexpr):
+    """1/2 + y/4, y = isru(x; 1/4). For x < 0 that cancels: there 1 / (2 d (1 - y/2)), d = 1 + x^2/4, scaled by 2^-64."""
+    quarter, limit = bounded(tl.full((1,), 0.25, x.dtype))
+    y = isru(clamp(x, limit), quarter, FULL)
+    half = tl.fma(y, 0.25, 0.5)
+    if FULL:
+        if x.dtype == tl.float64:
+            h = tl.maximum(x, -3.599131035634557e162) * 1.1641532182693481e-10  # 2^540, 2^-33
+        else:
+            h = tl.maximum(x, -1.2089258196146292e24) * 1.1641532182693481e-10  # 2^80, 2^-33
+        d = tl.fma(h, h, 5.421010862427522e-20)  # 2^-64
+        tail = reciprocal(tl.fma(d, -0.5 * y, d)) * 2.710505431213761e-20  # 2^-65
+        half = tl.where(x < 0.0, tail, half)
+    return half
+
+
+@triton.jit
+def forward(x, alpha, FUNCTION: tl.constexpr, FULL: tl.constexpr):
+    """f(x)"""
+    if FUNCTION == "isru_sigmoid":
+        return isru_sigmoid(x, FULL)
+    else:
+        finite, limit = bounded(alpha)
+        return tl.where(is_identity(x, alpha, FUNCTION), x, isru(clamp(x, limit), finite, FULL))
+
+
+@triton.jit
+def backward(x, grad, alpha, FUNCTION: tl.constexpr, FULL: tl.constexpr):
+    """(grad f'(x), f(x)): f' is the cube of the inverse root."""
+    slope_at_0: tl.constexpr = 0.25 if FUNCTION == "isru_sigmoid" else 1.0
+    if FUNCTION == "isru_sigmoid":
+        alpha = tl.full((1,), 0.25, x.dtype)
+    finite, limit = bounded(alpha)
+    m = clamp(x, limit)
+    r = inverse_root(tl.fma(finite * m, m, 1.0), FULL)
+    identity = is_identity(x, alpha, FUNCTION)
+    return tl.where(identity, grad, grad * (r * r * r) * slope_at_0), tl.where(identity, x, m * r)
+
+
+@triton.jit
+def backward_from_output(y, grad, alpha, FUNCTION: tl.constexpr, FULL: tl.constexpr):
+    """(grad f'(x), f(x)) from y = f(x), by 1/sqrt(1 + alpha x^2) = sqrt(1 - alpha y^2). Cancels near saturation."""
+    slope_at_0: tl.constexpr = 0.25 if FUNCTION == "isru_sigmoid" else 1.0
+    if FUNCTION == "isru_sigmoid":
+        s = 4.0 * y * (1.0 - y)
+    else:
+        finite, _ = bounded(alpha)
+        s = tl.fma(-(finite * y), y, 1.0)
+    s = tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    root = s * inverse_root(tl.maximum(s, 1.1754943508222875e-38), FULL)  # sqrt(s); s may be 0
+    return tl.where(is_identity(y, alpha, FUNCTION), grad, grad * (s * root) * slope_at_0), y
+
+
+@triton.jit
+def alpha_gradient(f, grad, FUNCTION: tl.constexpr):
+    """grad df/dalpha, from f = f(x)"""
+    g = -0.5 * grad * (f * f * f)
+    if FUNCTION == "isrlu":
+        g = tl.where(f >= 0.0, 0.0, g)
+    return g
+
+
+@triton.jit
+def load(pointer, inside):
+    """Values in the dtype of the computation; 0 outside. `inside` is None for a whole tile: its loads are 128 bits."""
+    if inside is None:
+        values = tl.load(pointer)
+    else:
+        values = tl.load(pointer, mask=inside, other=0.0)
+    return values if values.dtype == tl.float64 else values.to(tl.float32)
+
+
+@triton.jit
+def load_alpha(alphas, bits, row, start, lane, columns, inner, channels, DTYPE: tl.constexpr, CHANNEL: tl.constexpr):
+    """The number that has these bits, one tensor element, or one per channel: dense data are [.., channels, inner].
+
+    CHANNEL "one": a single alpha. "row": a row of the data is a channel. "column": a row has whole groups of channels.
+    """
+    if alphas is None:
+        bits = tl.full((1,), bits, tl.int64 if DTYPE == tl.float64 else tl.int32)
+        return bits.to(DTYPE, bitcast=True)
+    elif CHANNEL == "column":
+        at = start.to(tl.int32) + lane
+        return tl.load(alphas + (at // inner) % channels, mask=lane < columns - start, other=1.0)
+    else:
+        return tl.load(alphas + row % channels + tl.arange(0, 1))
+
+
+@triton.jit
+def forward_tile(x, y, alpha, inside, FUNCTION: tl.constexpr, FULL: tl.constexpr):
+    value = forward(load(x, inside), alpha, FUNCTION, FULL)
+    tl.store(y, value.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def backward_tile(
+    saved, grad, out, alpha, inside, FUNCTION: tl.constexpr, FULL: tl.constexpr, FROM_OUTPUT: tl.constexpr
+):
+    """Stores grad f'(x). Returns grad df/dalpha."""
+    g = load(grad, inside)
+    if FROM_OUTPUT:
+        g_in, f = backward_from_output(load(saved, inside), g, alpha, FUNCTION, FULL)
+    else:
+        g_in, f = backward(load(saved, inside), g, alpha, FUNCTION, FULL)
+    tl.store(out, g_in.to(out.dtype.element_ty), mask=inside)
+    return alpha_gradient(f, g, FUNCTION)
+
+
+# `bits`: Triton passes a Python number as a float32; and a float64 argument, in all kernels, would shut out GPUs without it.
+@triton.jit(do_not_specialize=["bits", "size"])
+def forward_kernel(
+    x, y, alphas, bits, size, columns, blocks, inner, channels,
+    FUNCTION: tl.constexpr, FULL: tl.constexpr, CHANNEL: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """y = f(x): dense data as rows of `columns` elements, of which a program takes ROWS tiles below each other."""
+    lane = tl.arange(0, TILE)
+    row, start = tl.program_id(0) * 0, tl.program_id(0).to(tl.int64) * TILE
+    if CHANNEL != "one":
+        row, start = tl.program_id(0) // blocks * ROWS, (tl.program_id(0) % blocks).to(tl.int64) * TILE
+    dtype: tl.constexpr = tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32
+    alpha = load_alpha(alphas, bits, row, start, lane, columns, inner, channels, dtype, CHANNEL)
+    for k in range(ROWS):
+        first = (row + k).to(tl.int64) * columns
+        left = tl.minimum(size - first, columns) - start
+        at = first + start + lane
+        if left >= TILE:
+            forward_tile(x + at, y + at, alpha, None, FUNCTION, FULL)
+        else:
+            forward_tile(x + at, y + at, alpha, lane < left, FUNCTION, FULL)
+
+
+@triton.jit(do_not_specialize=["bits", "size"])
+def backward_kernel(
+    saved, grad, out, partials, alphas, bits, size, columns, blocks, inner, channels,
+    FUNCTION: tl.constexpr, FULL: tl.constexpr, FROM_OUTPUT: tl.constexpr, CHANNEL: tl.constexpr,
+    ROWS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """out = grad f'(x), and in `partials` the sum of grad df/dalpha: per program, or per column of its tiles."""
+    lane = tl.arange(0, TILE)
+    row, start = tl.program_id(0) * 0, tl.program_id(0).to(tl.int64) * TILE
+    if CHANNEL != "one":
+        row, start = tl.program_id(0) // blocks * ROWS, (tl.program_id(0) % blocks).to(tl.int64) * TILE
+    dtype: tl.constexpr = tl.float64 if saved.dtype.element_ty == tl.float64 else tl.float32
+    alpha = load_alpha(alphas, bits, row, start, lane, columns, inner, channels, dtype, CHANNEL)
+    total = tl.zeros((TILE,), dtype)
+    for k in range(ROWS):
+        first = (row + k).to(tl.int64) * columns
+        left = tl.minimum(size - first, columns) - start
+        at = first + start + lane
+        if left >= TILE:
+            total += backward_tile(saved + at, grad + at, out + at, alpha, None, FUNCTION, FULL, FROM_OUTPUT)
+        else:
+            total += backward_tile(saved + at, grad + at, out + at, alpha, lane < left, FUNCTION, FULL, FROM_OUTPUT)
+    if partials is not None:
+        if CHANNEL == "column":
+            at = (row // ROWS).to(tl.int64) * columns + start + lane
+            tl.store(partials + at, total, mask=lane < columns - start)
+        else:
+            tl.store(partials + tl.program_id(0), tl.sum(total))

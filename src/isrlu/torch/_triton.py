@@ -24,6 +24,7 @@ LARGEST = torch.finfo(torch.float32).max
 WIDEST = 2**31 - 2**16  # columns that are counted in 32 bits
 FUNCTIONS = ("isrlu", "isru", "isru_sigmoid")
 # the kernel's number in the C++ core -> (function, whether the estimate of 1/sqrt is corrected)
+TILES = "hip" if torch.version.hip else "cuda"
 KERNELS = {_core.activation_kernel(name, method): (name, method != "approx") for name in FUNCTIONS for method in METHODS}
 
 _state: dict[str, Any] = {"kernels": None, "launched": False}
@@ -34,14 +35,14 @@ def forward(x: Tensor, y: Tensor, kernel: int, alpha: float | Tensor) -> bool:
     kernels = _load()
     if kernels is None:
         return False
-    tiles = divide(x, alpha, kernels.TILE_BYTES // x.element_size(), kernels.ROWS)
+    tiles = divide(x, alpha, kernels.TILE_BYTES[TILES] // x.element_size(), kernels.ROWS)
     if tiles.programs > MOST_PROGRAMS:
         return False
     function, full = KERNELS[kernel]
     try:
         with _on_device_of(x):
             kernels.forward_kernel[(tiles.programs,)](
-                x, y, *_alpha(alpha, x), *tiles.sizes, function, full, tiles.channel, tiles.rows, tiles.tile, **OPTIONS
+                x, y, *_alpha(function, alpha, x), *tiles.sizes, function, full, tiles.channel, tiles.rows, tiles.tile, **OPTIONS
             )
     except Exception as error:
         if _state["launched"]:
@@ -62,12 +63,12 @@ def backward(
     """
     kernels = _load()
     assert kernels is not None  # it was there in the forward pass
-    tiles = divide(saved, alpha, kernels.TILE_BYTES // saved.element_size(), kernels.ROWS)
+    tiles = divide(saved, alpha, kernels.TILE_BYTES[TILES] // saved.element_size(), kernels.ROWS)
     partials = torch.empty(tiles.partials, dtype=alpha.dtype, device=alpha.device) if wants_alpha else None  # type: ignore[union-attr]
     function, full = KERNELS[kernel]
     with _on_device_of(saved):
         kernels.backward_kernel[(tiles.programs,)](
-            saved, grad, out, partials, *_alpha(alpha, saved), *tiles.sizes,
+            saved, grad, out, partials, *_alpha(function, alpha, saved), *tiles.sizes,
             function, full, from_output, tiles.channel, tiles.rows, tiles.tile, **OPTIONS
         )  # fmt: skip
     return None if partials is None else partials.sum((0, 2)).view(alpha.shape)  # type: ignore[union-attr]
@@ -110,10 +111,12 @@ def divide(x: Tensor, alpha: float | Tensor, tile: int, rows: int) -> Tiles:
     return Tiles("column", strips * blocks, rows, tile, sizes, (strips * columns // period, channels, inner))
 
 
-def _alpha(alpha: float | Tensor, x: Tensor) -> tuple[Tensor | None, int]:
+def _alpha(function: str, alpha: float | Tensor, x: Tensor) -> tuple[Tensor | None, int]:
     """(tensor, bits of a number), of which the kernels use one."""
     if isinstance(alpha, Tensor):
         return alpha, 0
+    if function == "isru_sigmoid":
+        alpha = 0.25
     if x.dtype is torch.float64:
         return None, struct.unpack("q", struct.pack("d", alpha))[0]
     return None, struct.unpack("i", struct.pack("f", min(alpha, LARGEST)))[0]

@@ -13,7 +13,7 @@ FULL (method "approx") the estimate is taken as it is.
 import triton
 import triton.language as tl
 
-TILE_BYTES = 4096  # of x in one tile: 128 bits per load for 128 threads (NVIDIA) and for 256 (AMD), at every dtype
+TILE_BYTES = {"cuda": 2048, "hip": 4096}  # of x in one tile: 128 bits for each of 4 x 32 or 4 x 64 threads
 ROWS = 16  # tiles below each other that one program takes where channels are columns
 
 
@@ -41,15 +41,13 @@ def clamp(x, limit):
 
 
 @triton.jit
-def bounded(alpha):
-    """(alpha, limit): finite, and with |x| <= limit alpha x^2 does not overflow. f(limit) is saturated, f'(limit) = 0."""
+def limit_of(alpha):
+    """Of |x|, beyond which f is saturated and f' rounds to 0: 2^62 / sqrt(alpha), 2^500 / sqrt(alpha) in float64."""
     if alpha.dtype == tl.float64:
-        finite = tl.where(alpha > 1.7976931348623157e308, 1.7976931348623157e308, alpha)
-        limit = tl.rsqrt(tl.maximum(finite, 2.2250738585072014e-308)) * 3.273390607896142e150  # 2^500
+        limit = tl.rsqrt(tl.maximum(alpha, 2.2250738585072014e-308)) * 3.273390607896142e150
     else:
-        finite = tl.where(alpha > 3.4028234663852886e38, 3.4028234663852886e38, alpha)
-        limit = tl.rsqrt(tl.maximum(finite, 1.1754943508222875e-38)) * 4.611686018427388e18  # 2^62
-    return finite, limit
+        limit = tl.rsqrt(tl.maximum(alpha, 1.1754943508222875e-38)) * 4.611686018427388e18
+    return limit
 
 
 @triton.jit
@@ -72,41 +70,36 @@ def is_identity(x, alpha, FUNCTION: tl.constexpr):
 
 
 @triton.jit
-def isru_sigmoid(x, FULL: tl.constexpr):
+def sigmoid_from_isru(x, y):
     """1/2 + y/4, y = isru(x; 1/4). For x < 0 that cancels: there 1 / (2 d (1 - y/2)), d = 1 + x^2/4, scaled by 2^-64."""
-    quarter, limit = bounded(tl.full((1,), 0.25, x.dtype))
-    y = isru(clamp(x, limit), quarter, FULL)
-    half = tl.fma(y, 0.25, 0.5)
-    if FULL:
-        if x.dtype == tl.float64:
-            h = tl.maximum(x, -3.599131035634557e162) * 1.1641532182693481e-10  # 2^540, 2^-33
-        else:
-            h = tl.maximum(x, -1.2089258196146292e24) * 1.1641532182693481e-10  # 2^80, 2^-33
-        d = tl.fma(h, h, 5.421010862427522e-20)  # 2^-64
-        tail = reciprocal(tl.fma(d, -0.5 * y, d)) * 2.710505431213761e-20  # 2^-65
-        half = tl.where(x < 0.0, tail, half)
-    return half
+    if x.dtype == tl.float64:
+        h = tl.maximum(x, -3.599131035634557e162) * 1.1641532182693481e-10  # 2^540, 2^-33
+    else:
+        h = tl.maximum(x, -1.2089258196146292e24) * 1.1641532182693481e-10  # 2^80, 2^-33
+    d = tl.fma(h, h, 5.421010862427522e-20)  # 2^-64
+    tail = reciprocal(tl.fma(d, -0.5 * y, d)) * 2.710505431213761e-20  # 2^-65
+    return tl.where(x < 0.0, tail, tl.fma(y, 0.25, 0.5))
 
 
 @triton.jit
 def forward(x, alpha, FUNCTION: tl.constexpr, FULL: tl.constexpr):
     """f(x)"""
-    if FUNCTION == "isru_sigmoid":
-        return isru_sigmoid(x, FULL)
+    y = isru(clamp(x, limit_of(alpha)), alpha, FULL)
+    if FUNCTION != "isru_sigmoid":
+        y = tl.where(is_identity(x, alpha, FUNCTION), x, y)
+    elif FULL:
+        y = sigmoid_from_isru(x, y)
     else:
-        finite, limit = bounded(alpha)
-        return tl.where(is_identity(x, alpha, FUNCTION), x, isru(clamp(x, limit), finite, FULL))
+        y = tl.fma(y, 0.25, 0.5)
+    return y
 
 
 @triton.jit
 def backward(x, grad, alpha, FUNCTION: tl.constexpr, FULL: tl.constexpr):
     """(grad f'(x), f(x)): f' is the cube of the inverse root."""
     slope_at_0: tl.constexpr = 0.25 if FUNCTION == "isru_sigmoid" else 1.0
-    if FUNCTION == "isru_sigmoid":
-        alpha = tl.full((1,), 0.25, x.dtype)
-    finite, limit = bounded(alpha)
-    m = clamp(x, limit)
-    r = inverse_root(tl.fma(finite * m, m, 1.0), FULL)
+    m = clamp(x, limit_of(alpha))
+    r = inverse_root(tl.fma(alpha * m, m, 1.0), FULL)
     identity = is_identity(x, alpha, FUNCTION)
     return tl.where(identity, grad, grad * (r * r * r) * slope_at_0), tl.where(identity, x, m * r)
 
@@ -118,8 +111,7 @@ def backward_from_output(y, grad, alpha, FUNCTION: tl.constexpr, FULL: tl.conste
     if FUNCTION == "isru_sigmoid":
         s = 4.0 * y * (1.0 - y)
     else:
-        finite, _ = bounded(alpha)
-        s = tl.fma(-(finite * y), y, 1.0)
+        s = tl.fma(-(alpha * y), y, 1.0)
     s = tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL)
     root = s * inverse_root(tl.maximum(s, 1.1754943508222875e-38), FULL)  # sqrt(s); s may be 0
     return tl.where(is_identity(y, alpha, FUNCTION), grad, grad * (s * root) * slope_at_0), y
@@ -149,15 +141,17 @@ def load_alpha(alphas, bits, row, start, lane, columns, inner, channels, DTYPE: 
     """The number that has these bits, one tensor element, or one per channel: dense data are [.., channels, inner].
 
     CHANNEL "one": a single alpha. "row": a row of the data is a channel. "column": a row has whole groups of channels.
+    An infinite alpha is replaced by the largest number: infinity times 0 would be NaN.
     """
     if alphas is None:
-        bits = tl.full((1,), bits, tl.int64 if DTYPE == tl.float64 else tl.int32)
-        return bits.to(DTYPE, bitcast=True)
+        alpha = tl.full((1,), bits, tl.int64 if DTYPE == tl.float64 else tl.int32).to(DTYPE, bitcast=True)
     elif CHANNEL == "column":
         at = start.to(tl.int32) + lane
-        return tl.load(alphas + (at // inner) % channels, mask=lane < columns - start, other=1.0)
+        alpha = tl.load(alphas + (at // inner) % channels, mask=lane < columns - start, other=1.0)
     else:
-        return tl.load(alphas + row % channels + tl.arange(0, 1))
+        alpha = tl.load(alphas + row % channels + tl.arange(0, 1))
+    largest: tl.constexpr = 1.7976931348623157e308 if DTYPE == tl.float64 else 3.4028234663852886e38
+    return tl.where(alpha > largest, largest, alpha)
 
 
 @triton.jit

@@ -81,7 +81,7 @@ class Tiles(NamedTuple):
     programs: int
     rows: int  # tiles below each other that one program takes
     tile: int  # elements
-    sizes: tuple[int, int, int, int, int]  # size, columns, blocks, inner, channels
+    sizes: tuple[int, int, int, int, int, int]  # size, rows, columns, blocks, inner, channels
     partials: tuple[int, int, int]  # the shape of the partial sums: all but the middle dim are summed
 
 
@@ -95,19 +95,20 @@ def divide(x: Tensor, alpha: float | Tensor, tile: int, rows: int) -> Tiles:
     channels = alpha.numel() if isinstance(alpha, Tensor) else 1
     if channels == 1:
         blocks = -(-size // tile)
-        return Tiles("one", blocks, 1, tile, (size, blocks * tile, blocks, 1, 1), (1, 1, blocks))
+        return Tiles("one", blocks, 1, tile, (size, 1, blocks * tile, blocks, 1, 1), (1, 1, blocks))
     inner = x.stride(1)
     period = channels * inner
     if inner >= tile or period > WIDEST:
         blocks = -(-inner // tile)
         outer = size // period
-        sizes = (size, inner, blocks, inner, channels)
+        sizes = (size, outer * channels, inner, blocks, inner, channels)
         return Tiles("row", outer * channels * blocks, 1, tile, sizes, (outer, channels, blocks))
     groups = 1 if period >= 16 * tile else 16 * -(-tile // period)
     columns = min(groups * period, size)
     blocks = -(-columns // tile)
-    strips = -(-size // (columns * rows))
-    sizes = (size, columns, blocks, inner, channels)
+    height = -(-size // columns)
+    strips = -(-height // rows)
+    sizes = (size, height, columns, blocks, inner, channels)
     return Tiles("column", strips * blocks, rows, tile, sizes, (strips * columns // period, channels, inner))
 
 

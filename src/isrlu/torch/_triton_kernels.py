@@ -62,11 +62,12 @@ def isru(x, alpha, FULL: tl.constexpr):
 
 @triton.jit
 def is_identity(x, alpha, FUNCTION: tl.constexpr):
-    """Where f(x) = x by definition: ISRLU at x >= 0, and alpha = 0. Never for NaN."""
-    linear = (alpha == 0.0) & (x == x)
-    if FUNCTION == "isrlu":
-        linear = (x >= 0.0) | linear
-    return linear
+    """Where f(x) = x by definition: ISRLU at x >= 0, x = -0.0 (its correction may be +0.0), alpha = 0. Never for NaN."""
+    if FUNCTION == "isru_sigmoid":
+        return x < x  # nowhere
+    else:
+        straight = (x >= 0.0) if FUNCTION == "isrlu" else (x == 0.0)
+        return straight | ((alpha == 0.0) & (x == x))
 
 
 @triton.jit
@@ -177,7 +178,7 @@ def backward_tile(
 # `bits`: Triton passes a Python number as a float32; and a float64 argument, in all kernels, would shut out GPUs without it.
 @triton.jit(do_not_specialize=["bits", "size"])
 def forward_kernel(
-    x, y, alphas, bits, size, columns, blocks, inner, channels,
+    x, y, alphas, bits, size, rows, columns, blocks, inner, channels,
     FUNCTION: tl.constexpr, FULL: tl.constexpr, CHANNEL: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """y = f(x): dense data as rows of `columns` elements, of which a program takes ROWS tiles below each other."""
@@ -187,7 +188,7 @@ def forward_kernel(
         row, start = tl.program_id(0) // blocks * ROWS, (tl.program_id(0) % blocks).to(tl.int64) * TILE
     dtype: tl.constexpr = tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32
     alpha = load_alpha(alphas, bits, row, start, lane, columns, inner, channels, dtype, CHANNEL)
-    for k in range(ROWS):
+    for k in range(1 if ROWS == 1 else tl.minimum(rows - row, ROWS)):
         first = (row + k).to(tl.int64) * columns
         left = tl.minimum(size - first, columns) - start
         at = first + start + lane
@@ -199,7 +200,7 @@ def forward_kernel(
 
 @triton.jit(do_not_specialize=["bits", "size"])
 def backward_kernel(
-    saved, grad, out, partials, alphas, bits, size, columns, blocks, inner, channels,
+    saved, grad, out, partials, alphas, bits, size, rows, columns, blocks, inner, channels,
     FUNCTION: tl.constexpr, FULL: tl.constexpr, FROM_OUTPUT: tl.constexpr, CHANNEL: tl.constexpr,
     ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
@@ -211,7 +212,7 @@ def backward_kernel(
     dtype: tl.constexpr = tl.float64 if saved.dtype.element_ty == tl.float64 else tl.float32
     alpha = load_alpha(alphas, bits, row, start, lane, columns, inner, channels, dtype, CHANNEL)
     total = tl.zeros((TILE,), dtype)
-    for k in range(ROWS):
+    for k in range(1 if ROWS == 1 else tl.minimum(rows - row, ROWS)):
         first = (row + k).to(tl.int64) * columns
         left = tl.minimum(size - first, columns) - start
         at = first + start + lane

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "activation/formula.hpp"
+#include "activation/rsqrt.hpp"
 #include "simd/half.hpp"
 
 namespace isrlu {
@@ -93,7 +94,7 @@ template <class S, class Isa> struct Loops {
 
     static const S* in(const void* p) { return static_cast<const S*>(p); }
     static S* out(void* p) { return static_cast<S*>(p); }
-    static Alpha<V> alpha(double a) { return Alpha<V>(V(static_cast<T>(a))); }
+    template <class K> using Constants = typename Formula<K::function>::template Constants<V>;
     static bool is_positive_finite(double a)
     {
         return static_cast<T>(a) > 0 && static_cast<T>(a) < std::numeric_limits<T>::infinity();
@@ -110,33 +111,33 @@ template <class S, class Isa> struct Loops {
     // What map_uniform and map_per_element compute: f or f'.
     template <Function F, Method M> struct Value {
         static constexpr Function function = F;
-        template <AlphaMode A> static V at(V x, Alpha<V> a) { return forward<F, M, A>(x, a); }
+        template <AlphaMode A> static V at(V x, Constants<Value> c) { return Formula<F>::template forward<M, A>(x, c); }
     };
     template <Function F, Method M> struct Slope {
         static constexpr Function function = F;
-        template <AlphaMode A> static V at(V x, Alpha<V> a)
+        template <AlphaMode A> static V at(V x, Constants<Slope> c)
         {
             V unused;
-            return backward<F, M, A>(x, constant<V>(1), a, unused);
+            return Formula<F>::template backward<M, A>(x, constant<V>(1), c, unused);
         }
     };
 
     template <class K> static void map_per_element(const void* src, void* dst, std::size_t n, const void* alphas)
     {
-        map<V>([](V x, V a) { return K::template at<AlphaMode::per_element>(x, Alpha<V>(a)); }, n, out(dst), in(src),
-               static_cast<const T*>(alphas));
+        map<V>([](V x, V a) { return K::template at<AlphaMode::per_element>(x, Constants<K>(a)); }, n, out(dst),
+               in(src), static_cast<const T*>(alphas));
     }
-    template <class K, AlphaMode A> static void map_in_mode(const void* src, void* dst, std::size_t n, Alpha<V> a)
+    template <class K, AlphaMode A> static void map_in_mode(const void* src, void* dst, std::size_t n, Constants<K> c)
     {
-        map<V>([a](V x) { return K::template at<A>(x, a); }, n, out(dst), in(src));
+        map<V>([c](V x) { return K::template at<A>(x, c); }, n, out(dst), in(src));
     }
-    template <class K> static void map_uniform(const void* src, void* dst, std::size_t n, double a)
+    template <class K> static void map_uniform(const void* src, void* dst, std::size_t n, Parameters p)
     {
-        if constexpr (!has_alpha(K::function)) map_in_mode<K, AlphaMode::unit>(src, dst, n, alpha(1));
-        else if (a == 1) map_in_mode<K, AlphaMode::unit>(src, dst, n, alpha(1));
-        else if (is_positive_finite(a)) map_in_mode<K, AlphaMode::uniform>(src, dst, n, alpha(a));
+        if constexpr (!Formula<K::function>::has_alpha) map_in_mode<K, AlphaMode::unit>(src, dst, n, Constants<K>(p));
+        else if (p.alpha == 1) map_in_mode<K, AlphaMode::unit>(src, dst, n, Constants<K>(p));
+        else if (is_positive_finite(p.alpha)) map_in_mode<K, AlphaMode::uniform>(src, dst, n, Constants<K>(p));
         else {
-            const RepeatedAlpha alphas(a, n);
+            const RepeatedAlpha alphas(p.alpha, n);
             for (std::size_t i = 0; i < n; i += block_elements)
                 map_per_element<K>(in(src) + i, out(dst) + i, std::min(block_elements, n - i), alphas.values);
         }
@@ -145,13 +146,16 @@ template <class S, class Isa> struct Loops {
     // A backward pass from the input or from the output. Both return f(x) in `f`, for the gradient of alpha.
     template <Function F, Method M> struct FromInput {
         static constexpr Function function = F;
-        template <AlphaMode A> static V at(V x, V grad, Alpha<V> a, V& f) { return backward<F, M, A>(x, grad, a, f); }
+        template <AlphaMode A> static V at(V x, V grad, Constants<FromInput> c, V& f)
+        {
+            return Formula<F>::template backward<M, A>(x, grad, c, f);
+        }
     };
     template <Function F> struct FromOutput {
         static constexpr Function function = F;
-        template <AlphaMode A> static V at(V y, V grad, Alpha<V> a, V& f)
+        template <AlphaMode A> static V at(V y, V grad, Constants<FromOutput> c, V& f)
         {
-            return f = y, backward_from_output<F, A>(y, grad, a);
+            return f = y, Formula<F>::template backward_from_output<A>(y, grad, c);
         }
     };
 
@@ -163,39 +167,40 @@ template <class S, class Isa> struct Loops {
         if (alpha_grads) {  // before grad_in is written: it may be the same array as saved or grad_out
             const auto add = [](V s, V grad, V a, V sum) {
                 V f;
-                K::template at<AlphaMode::per_element>(s, grad, Alpha<V>(a), f);
-                return sum + alpha_gradient<K::function>(f, grad);
+                K::template at<AlphaMode::per_element>(s, grad, Constants<K>(a), f);
+                return sum + Formula<K::function>::alpha_gradient(f, grad);
             };
             T* sums = static_cast<T*>(alpha_grads);
             map<V>(add, n, sums, in(saved), in(grad_out), a, static_cast<const T*>(sums));
         }
         const auto gradient = [](V s, V grad, V a) {
             V unused;
-            return K::template at<AlphaMode::per_element>(s, grad, Alpha<V>(a), unused);
+            return K::template at<AlphaMode::per_element>(s, grad, Constants<K>(a), unused);
         };
         map<V>(gradient, n, out(grad_in), in(saved), in(grad_out), a);
     }
 
     template <class K, AlphaMode A>
-    static void backward_in_mode(const void* saved, const void* grad_out, void* grad_in, std::size_t n, Alpha<V> a)
+    static void backward_in_mode(const void* saved, const void* grad_out, void* grad_in, std::size_t n, Constants<K> c)
     {
-        const auto gradient = [a](V s, V grad) {
+        const auto gradient = [c](V s, V grad) {
             V unused;
-            return K::template at<A>(s, grad, a, unused);
+            return K::template at<A>(s, grad, c, unused);
         };
         map<V>(gradient, n, out(grad_in), in(saved), in(grad_out));
     }
     template <class K>
-    static void backward_uniform(const void* saved, const void* grad_out, void* grad_in, std::size_t n, double a,
+    static void backward_uniform(const void* saved, const void* grad_out, void* grad_in, std::size_t n, Parameters p,
                                  double* alpha_grad)
     {
-        if constexpr (!has_alpha(K::function))
-            backward_in_mode<K, AlphaMode::unit>(saved, grad_out, grad_in, n, alpha(1));
-        else if (!alpha_grad && a == 1) backward_in_mode<K, AlphaMode::unit>(saved, grad_out, grad_in, n, alpha(1));
-        else if (!alpha_grad && is_positive_finite(a))
-            backward_in_mode<K, AlphaMode::uniform>(saved, grad_out, grad_in, n, alpha(a));
+        if constexpr (!Formula<K::function>::has_alpha)
+            backward_in_mode<K, AlphaMode::unit>(saved, grad_out, grad_in, n, Constants<K>(p));
+        else if (!alpha_grad && p.alpha == 1)
+            backward_in_mode<K, AlphaMode::unit>(saved, grad_out, grad_in, n, Constants<K>(p));
+        else if (!alpha_grad && is_positive_finite(p.alpha))
+            backward_in_mode<K, AlphaMode::uniform>(saved, grad_out, grad_in, n, Constants<K>(p));
         else {
-            const RepeatedAlpha alphas(a, n);
+            const RepeatedAlpha alphas(p.alpha, n);
             for (std::size_t i = 0; i < n; i += block_elements) {
                 T alpha_grads[block_elements] = {};
                 const std::size_t count = std::min(block_elements, n - i);
@@ -206,7 +211,7 @@ template <class S, class Isa> struct Loops {
         }
     }
 
-    template <Method M> static void rsqrt(const void* src, void* dst, std::size_t n, double)
+    template <Method M> static void rsqrt(const void* src, void* dst, std::size_t n, Parameters)
     {
         map<V>([](V x) { return isrlu::rsqrt<M>(x); }, n, out(dst), in(src));
     }

@@ -5,6 +5,7 @@
 
 #include "activation/array_loops.hpp"
 #include "activation/kernel_table.hpp"
+#include "activation_formulas.inc"  // every functions/*.hpp that CMakeLists.txt lists
 
 namespace isrlu {
 namespace {
@@ -34,7 +35,7 @@ template <class L, Function F, Method M> constexpr Activation activation()
     a.derivative = L::template map_uniform<Slope>;
     a.backward = L::template backward_uniform<In>;
     a.backward_from_output = L::template backward_uniform<Out>;
-    if constexpr (has_alpha(F)) {
+    if constexpr (Formula<F>::has_alpha) {
         a.forward_per_element = L::template map_per_element<Value>;
         a.derivative_per_element = L::template map_per_element<Slope>;
         a.backward_per_element = L::template backward_per_element<In>;
@@ -43,17 +44,23 @@ template <class L, Function F, Method M> constexpr Activation activation()
     return a;
 }
 
-template <class Isa, int T, int... M> constexpr void fill_type(Kernels& k, std::integer_sequence<int, M...>)
+template <class L, Function F, int... M>
+constexpr void fill_methods(Activation (&row)[method_count], std::integer_sequence<int, M...>)
+{
+    ((row[M] = activation<L, F, Method(M)>()), ...);
+}
+template <class Isa, int T, int... F, int... M>
+constexpr void fill_type(Kernels& k, std::integer_sequence<int, F...>, std::integer_sequence<int, M...> methods)
 {
     using L = Loops<typename stored<Type(T)>::type, Isa>;
-    ((k.activations[int(Function::isrlu)][T][M] = activation<L, Function::isrlu, Method(M)>()), ...);
-    ((k.activations[int(Function::isru)][T][M] = activation<L, Function::isru, Method(M)>()), ...);
-    ((k.activations[int(Function::isru_sigmoid)][T][M] = activation<L, Function::isru_sigmoid, Method(M)>()), ...);
+    (fill_methods<L, Function(F)>(k.activations[F][T], methods), ...);
     ((k.rsqrt[T][M] = L::template rsqrt<Method(M)>), ...);
 }
 template <class Isa, int... T> constexpr void fill_types(Kernels& k, std::integer_sequence<int, T...>)
 {
-    (fill_type<Isa, T>(k, std::make_integer_sequence<int, method_count>()), ...);
+    (fill_type<Isa, T>(k, std::make_integer_sequence<int, function_count>(),
+                       std::make_integer_sequence<int, method_count>()),
+     ...);
 }
 
 // A constant expression: the table is static data, so no code of this instruction set runs before dispatch.

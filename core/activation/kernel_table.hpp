@@ -7,9 +7,18 @@
 
 namespace isrlu {
 
-// To add a function: its name in these two lists, its formula in formula.hpp, a line in fill_type of fill_table.hpp.
-enum class Function { isrlu, isru, isru_sigmoid };
-constexpr std::string_view function_names[] = {"isrlu", "isru", "isru_sigmoid"};
+// The activations. To add one: its formula in functions/<name>.hpp, its name in the list in CMakeLists.txt. CMake
+// generates activations.inc: ISRLU_ACTIVATION(name) for each.
+#define ISRLU_ACTIVATION(name) name,
+enum class Function {
+#include "activations.inc"
+};
+#undef ISRLU_ACTIVATION
+#define ISRLU_ACTIVATION(name) #name,
+constexpr std::string_view function_names[] = {
+#include "activations.inc"
+};
+#undef ISRLU_ACTIVATION
 constexpr int function_count = std::size(function_names);
 
 enum class Method { full, approx, newton1, newton2, ieee, kinney, table };
@@ -21,19 +30,23 @@ constexpr std::string_view type_names[] = {"float32", "float64", "float16", "bfl
 constexpr std::size_t type_sizes[] = {4, 8, 2, 2};  // bytes
 constexpr int type_count = std::size(type_names);
 
-constexpr bool has_alpha(Function f) { return f != Function::isru_sigmoid; }
-
 // Size in bytes of an alpha per element and of its gradient. They have the type of the arithmetic: float64 for float64,
 // float32 for the other types.
 constexpr std::size_t compute_size(Type type) { return type == Type::float64 ? 8 : 4; }
 
+// The numbers that all elements share. An activation with more of them than alpha adds a member with a default.
+struct Parameters {
+    double alpha;
+    Parameters(double alpha_) : alpha(alpha_) {}
+};
+
 // dst = f(src), the same alpha for all elements
-using Map = void (*)(const void* src, void* dst, std::size_t n, double alpha);
+using Map = void (*)(const void* src, void* dst, std::size_t n, Parameters parameters);
 // dst = f(src), alphas[i] for element i
 using MapPerElement = void (*)(const void* src, void* dst, std::size_t n, const void* alphas);
 // grad_in = grad_out * f'. Adds the sum of grad_out * df/dalpha to *alpha_grad unless alpha_grad is null. `saved`: the
 // input, or for backward_from_output the output.
-using Backward = void (*)(const void* saved, const void* grad_out, void* grad_in, std::size_t n, double alpha,
+using Backward = void (*)(const void* saved, const void* grad_out, void* grad_in, std::size_t n, Parameters parameters,
                           double* alpha_grad);
 // The same with alphas[i] for element i. Adds to alpha_grads[i] unless alpha_grads is null.
 using BackwardPerElement = void (*)(const void* saved, const void* grad_out, void* grad_in, std::size_t n,
@@ -49,6 +62,8 @@ struct Activation {
     BackwardPerElement backward_per_element;
     Backward backward_from_output;
     BackwardPerElement backward_from_output_per_element;
+
+    bool has_alpha() const { return forward_per_element != nullptr; }
 };
 
 struct RecurrentKernels;

@@ -54,7 +54,7 @@ struct Call {
     {
         const Type computed = view.type == Type::float64 ? Type::float64 : Type::float32;
         const std::size_t channels = view.t.ndim > 1 ? view.shape(1) : 1;
-        return has_alpha(Function(function)) && alphas.type == computed && alphas.t.ndim <= 1 &&
+        return kernel(view.type).activation->has_alpha() && alphas.type == computed && alphas.t.ndim <= 1 &&
                is_contiguous(alphas) && (alphas.size == 1 || alphas.size == channels);
     }
 

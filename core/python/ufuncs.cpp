@@ -152,7 +152,7 @@ nb::dict make_ufuncs()
     const Kernels& k = active();
     nb::dict all;
     for (int f = 0; f < function_count; ++f) {
-        const bool has_alpha = Function(f) != Function::isru_sigmoid;
+        const bool has_alpha = k.activations[f][0][0].has_alpha();
         nb::dict values, slopes;
         for (int m = 0; m < method_count; ++m) {
             const nb::str method(method_names[m].data());

@@ -16,7 +16,7 @@
 #include <array>
 #include <utility>
 
-#include "activation/formula.hpp"
+#include "activation/functions/isru_sigmoid.hpp"
 #include "recurrent/layer.hpp"
 #include "simd/exponential.hpp"
 
@@ -28,17 +28,17 @@ template <Gates, class V> struct GateFunctions {
     static constexpr Method method = needs_full ? Method::full : Method::newton1;
     Alpha<V> one{constant<V>(1)}, quarter{constant<V>(0.25)};
 
-    V tanh(V x) const { return isru<method, AlphaMode::unit>(clamp_to_limit<Function::isru>(x, one), one); }
+    V tanh(V x) const { return isru<method, AlphaMode::unit>(clamp_to_limit(x, one), one); }
     V sigmoid(V x) const
     {
-        return fma(isru<method, AlphaMode::uniform>(clamp_to_limit<Function::isru>(x, quarter), quarter),
-                   constant<V>(0.25), constant<V>(0.5));
+        return fma(isru<method, AlphaMode::uniform>(clamp_to_limit(x, quarter), quarter), constant<V>(0.25),
+                   constant<V>(0.5));
     }
     // grad times the derivative, from the output y
-    V tanh_backward(V y, V grad) const { return backward_from_output<Function::isru, AlphaMode::unit>(y, grad, one); }
+    V tanh_backward(V y, V grad) const { return grad * slope_from_output<AlphaMode::unit>(y, one); }
     V sigmoid_backward(V y, V grad) const
     {
-        return backward_from_output<Function::isru_sigmoid, AlphaMode::uniform>(y, grad, quarter);
+        return Formula<Function::isru_sigmoid>::backward_from_output<AlphaMode::uniform>(y, grad, quarter);
     }
 };
 template <class V> struct GateFunctions<Gates::exact, V> {

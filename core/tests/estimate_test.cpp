@@ -100,7 +100,7 @@ template <class T> struct vec_of<T, testing::Neon> {
 }  // namespace
 }  // namespace isrlu
 
-#include "activation/formula.hpp"
+#include "activation/functions/isru.hpp"
 #include "isa/dispatch.hpp"
 #include "tests/reference.hpp"
 
@@ -123,9 +123,11 @@ template <class T, class Isa> void check_estimates(const char* name)
                 V unused;
                 const Alpha<V> model_alpha{V(a)};
                 const V input(static_cast<T>(x));
-                const double got = forward<Function::isru, Method::full, AlphaMode::uniform>(input, model_alpha).v;
-                const double got_slope =
-                    backward<Function::isru, Method::full, AlphaMode::uniform>(input, V(1), model_alpha, unused).v;
+                const double got =
+                    Formula<Function::isru>::forward<Method::full, AlphaMode::uniform>(input, model_alpha).v;
+                const double got_slope = Formula<Function::isru>::backward<Method::full, AlphaMode::uniform>(
+                                             input, V(1), model_alpha, unused)
+                                             .v;
                 const auto where = [&] {
                     return text(name, " ", type_names[int(type)], ", alpha ", alpha, ", x ", x, ", estimate off by ",
                                 off, " times the documented error: ");

@@ -34,7 +34,7 @@ struct Whole {
         run.forward(x.at(), forward.at(), length, 3);
         run.derivative(x.at(), derivative.at(), length, 3);
         run.backward(x.at(), grad.at(), backward.at(), length, 3, nullptr);
-        if (!has_alpha(c.function)) return;
+        if (!c.run().has_alpha()) return;
         run.forward_per_element(x.at(), forward_per_element.at(), length, alphas.at());
         run.backward_per_element(x.at(), grad.at(), backward_per_element.at(), length, alphas.at(), nullptr);
     }
@@ -75,7 +75,7 @@ TEST(same_bits_at_every_position_and_length)
                 check("derivative", w.derivative, [&](void* out) { run.derivative(x.at(offset), out, n, 3); });
                 check("backward", w.backward,
                       [&](void* out) { run.backward(x.at(offset), grad.at(offset), out, n, 3, nullptr); });
-                if (!has_alpha(c.function)) continue;
+                if (!c.run().has_alpha()) continue;
                 check("forward per element", w.forward_per_element,
                       [&](void* out) { run.forward_per_element(x.at(offset), out, n, alphas.at(offset)); });
                 check("backward per element", w.backward_per_element, [&](void* out) {
@@ -96,7 +96,7 @@ TEST(same_bits_in_place)
             check_piece(what, w, expected, data, 0, length);
         };
         check("forward", w.forward, w.x, [&](void* p) { run.forward(p, p, length, 3); });
-        if (has_alpha(c.function))
+        if (c.run().has_alpha())
             check("forward per element", w.forward_per_element, w.x,
                   [&](void* p) { run.forward_per_element(p, p, length, w.alphas.at()); });
         check("derivative", w.derivative, w.x, [&](void* p) { run.derivative(p, p, length, 3); });
@@ -119,7 +119,7 @@ TEST(same_bits_with_one_alpha_and_with_one_per_element)
 {
     for (const Case& c : cases(kernels))
         // alpha 1 and alpha 0 have loops of their own
-        for (const double alpha : has_alpha(c.function) ? std::vector{1.0, 0.3, 3.0, 0.0} : std::vector<double>{}) {
+        for (const double alpha : c.run().has_alpha() ? std::vector{1.0, 0.3, 3.0, 0.0} : std::vector<double>{}) {
             const Whole w(c);
             const Activation& run = c.run();
             const Array alphas(compute_type(c.type), length, alpha);

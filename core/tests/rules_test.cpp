@@ -26,7 +26,7 @@ struct Results {
         const Array alphas(compute_type(c.type), n, alpha);
         c.run().forward(x.at(), value.at(), n, alpha);
         c.run().derivative(x.at(), slope.at(), n, alpha);
-        if (!has_alpha(c.function)) return;
+        if (!c.run().has_alpha()) return;
         c.run().forward_per_element(x.at(), value_per_element.at(), n, alphas.at());
         c.run().derivative_per_element(x.at(), slope_per_element.at(), n, alphas.at());
     }
@@ -56,7 +56,7 @@ void each_result(const std::vector<Case>& list, const std::vector<double>& input
             for (std::size_t i = 0; i < inputs.size(); ++i) {
                 const std::string where = text(c.name(), ", alpha ", alpha, ", x ", r.x.get(i));
                 f(Result{c, alpha, where, r.x, r.value, r.slope, i});
-                if (has_alpha(c.function))
+                if (c.run().has_alpha())
                     f(Result{c, alpha, where + ", alpha per element", r.x, r.value_per_element, r.slope_per_element,
                              i});
             }

@@ -5,6 +5,7 @@ _EXTRAS = {
     "keras": "keras",
     **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
     "ray": "ray",
+    "triton": "gpu",
 }
 _IN_NO_EXTRA = ("tensorboard", "tensorflow", "timm", "transformers")
 _OUR_PACKAGES = ("isrlu", "isrlu_lab")

@@ -36,8 +36,9 @@ def reciprocal(d):
 
 @triton.jit
 def clamp(x, limit):
-    """x within +-limit; NaN stays NaN."""
-    return tl.clamp(x, -limit, limit, propagate_nan=tl.PropagateNan.ALL)
+    """x within +-limit; NaN stays NaN. Triton 3.9 can't compile tl.clamp for float64 on sm_90."""
+    above = tl.maximum(x, -limit, propagate_nan=tl.PropagateNan.ALL)
+    return tl.minimum(above, limit, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -191,11 +192,11 @@ def forward_kernel(
     for k in range(1 if ROWS == 1 else tl.minimum(rows - row, ROWS)):
         first = (row + k).to(tl.int64) * columns
         left = tl.minimum(size - first, columns) - start
-        at = first + start + lane
+        at = first + start
         if left >= TILE:
-            forward_tile(x + at, y + at, alpha, None, FUNCTION, FULL)
+            forward_tile(x + at + lane, y + at + lane, alpha, None, FUNCTION, FULL)
         else:
-            forward_tile(x + at, y + at, alpha, lane < left, FUNCTION, FULL)
+            forward_tile(x + at + lane, y + at + lane, alpha, lane < left, FUNCTION, FULL)
 
 
 @triton.jit(do_not_specialize=["bits", "size"])
@@ -215,14 +216,14 @@ def backward_kernel(
     for k in range(1 if ROWS == 1 else tl.minimum(rows - row, ROWS)):
         first = (row + k).to(tl.int64) * columns
         left = tl.minimum(size - first, columns) - start
-        at = first + start + lane
+        saved_at, grad_at, out_at = saved + first + start + lane, grad + first + start + lane, out + first + start + lane
         if left >= TILE:
-            total += backward_tile(saved + at, grad + at, out + at, alpha, None, FUNCTION, FULL, FROM_OUTPUT)
+            total += backward_tile(saved_at, grad_at, out_at, alpha, None, FUNCTION, FULL, FROM_OUTPUT)
         else:
-            total += backward_tile(saved + at, grad + at, out + at, alpha, lane < left, FUNCTION, FULL, FROM_OUTPUT)
+            total += backward_tile(saved_at, grad_at, out_at, alpha, lane < left, FUNCTION, FULL, FROM_OUTPUT)
     if partials is not None:
         if CHANNEL == "column":
-            at = (row // ROWS).to(tl.int64) * columns + start + lane
-            tl.store(partials + at, total, mask=lane < columns - start)
+            at = (row // ROWS).to(tl.int64) * columns + start
+            tl.store(partials + at + lane, total, mask=lane < columns - start)
         else:
             tl.store(partials + tl.program_id(0), tl.sum(total))

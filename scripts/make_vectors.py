@@ -8,6 +8,7 @@ the type of the arithmetic: float64 for float64, float32 for the other dtypes.
 """
 
 import csv
+import functools
 import math
 import random
 from collections.abc import Iterator
@@ -60,6 +61,27 @@ def isru_sigmoid(x: mpf) -> tuple[mpf, mpf]:
     return (1 + f) / 2, dfdx / 4
 
 
+@functools.cache
+def sisrlu_scales(alpha: mpf) -> tuple[mpf, mpf]:
+    """lambda and lambda beta, the integrals in closed form. s = 1 / sqrt(2 alpha), g = sqrt(pi) s exp(s^2) erfc(s),
+    beta = 1 / g and E[z-^2 / (1 + alpha z^2)] = (1 - g) / (2 alpha)."""
+    if alpha == 0:
+        return mpf(1), mpf(1)
+    s = 1 / mpmath.sqrt(2 * alpha)
+    g = mpmath.sqrt(mpmath.pi) * s * mpmath.exp(s**2) * mpmath.erfc(s)
+    scale = 1 / mpmath.sqrt(mpf(1) / 2 + (1 - g) / (2 * alpha * g**2))
+    return scale, scale / g
+
+
+def sisrlu(x: mpf, alpha: mpf) -> tuple[mpf, mpf]:
+    """lambda x for x >= 0, lambda beta isru(x) for x < 0, and its derivative, which is lambda at 0."""
+    positive, negative = sisrlu_scales(alpha)
+    if x >= 0:
+        return positive * x, positive
+    f, dfdx, _ = isru(x, alpha)
+    return negative * f, negative * dfdx
+
+
 def alphas(dtype: str, rng: random.Random) -> list[float]:
     """0, the smallest normal number, common values, the largest number, and two random ones."""
     compute = FORMATS["float64" if dtype == "float64" else "float32"]
@@ -107,12 +129,15 @@ def inputs(dtype: str, alpha: float, rng: random.Random) -> list[float]:
 def rows() -> Iterator[tuple[str, ...]]:
     rng = random.Random(20260)
     for dtype in FORMATS:
-        for alpha in alphas(dtype, rng):
-            for x in inputs(dtype, alpha, rng):
-                for function in (isrlu, isru):
+        default = rounded(0.70832, FORMATS["float64" if dtype == "float64" else "float32"])
+        for alpha in (*alphas(dtype, rng), default):
+            only = (sisrlu,) if alpha == default else (isrlu, isru, sisrlu)
+            for x in inputs(dtype, alpha, rng if alpha != default else random.Random(70832)):
+                for function in only:
                     values = [float(value) for value in function(mpf(x), mpf(alpha))]
                     values[0] = math.copysign(values[0], x)  # mpmath has no -0.0
-                    yield function.__name__, dtype, repr(alpha), repr(x), *map(repr, values)
+                    blank = [""] if len(values) == 2 else []  # no derivative by alpha
+                    yield function.__name__, dtype, repr(alpha), repr(x), *map(repr, values), *blank
         for x in inputs(dtype, 0.25, rng):
             values = [float(value) for value in isru_sigmoid(mpf(x))]
             yield isru_sigmoid.__name__, dtype, "", repr(x), *map(repr, values), ""

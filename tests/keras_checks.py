@@ -13,11 +13,11 @@ with warnings.catch_warnings():
     keras = pytest.importorskip("keras")
     from keras import layers, ops
 
-from isrlu.keras import ISRLU, ISRU, isrlu, isru, isru_sigmoid
+from isrlu.keras import ISRLU, ISRU, SISRLU, SISRLUDropout, isrlu, isru, isru_sigmoid, sisrlu
 from isrlu.testing import alpha_derivative, check, expect, questions, reference
 from isrlu.testing._frameworks import VJP
 
-FUNCTIONS = [isrlu, isru, isru_sigmoid]
+FUNCTIONS = [isrlu, isru, isru_sigmoid, sisrlu]
 on_torch = pytest.mark.skipif(keras.backend.backend() != "torch", reason="a check of the backend torch")
 
 
@@ -56,7 +56,7 @@ def test_number_and_tensor_alpha_agree() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("function", [isrlu, isru])
+@pytest.mark.parametrize("function", [isrlu, isru, sisrlu])
 def test_number_as_alpha_is_within_the_bounds(function, dtype) -> None:
     """The table of all frameworks is measured with an alpha for each x, which takes another way."""
     backend = keras.backend.backend()
@@ -105,6 +105,36 @@ def _round_trip(model, x: np.ndarray, folder: Path):
     loaded = keras.models.load_model(folder / "model.keras")
     np.testing.assert_array_equal(loaded.predict(x, verbose=0), expected)
     return loaded
+
+
+def test_self_normalising_layers_save_and_load(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((5,)), layers.Dense(64), SISRLU(1.0), SISRLUDropout(0.2, 1.0, seed=3)])
+    loaded = _round_trip(model, _data(8, 5), tmp_path)
+    assert loaded.layers[1].alpha == 1.0
+    assert loaded.layers[2].get_config()["rate"] == 0.2 and loaded.layers[2].seed == 3
+
+
+def test_dropout_keeps_mean_and_variance() -> None:
+    x = np.random.default_rng(1).normal(size=(1000, 200)).astype("float32")
+    layer = SISRLUDropout(0.3, seed=1)
+    np.testing.assert_array_equal(ops.convert_to_numpy(layer(x)), x)
+    y = ops.convert_to_numpy(layer(x, training=True))
+    dropped = np.isclose(y, layer.constants.dropped, atol=1e-6)
+    assert abs(dropped.mean() - 0.3) < 4 * (0.3 * 0.7 / y.size) ** 0.5  # deviations
+    assert abs(y.mean()) < 4 / y.size**0.5
+    assert abs(y.var() - 1) < 4 * 2 / y.size**0.5
+    channels = SISRLUDropout(0.5, noise_shape=(None, 1), seed=1)
+    whole = np.isclose(ops.convert_to_numpy(channels(x, training=True)), channels.constants.dropped, atol=1e-6)
+    assert np.all(whole.all(axis=1) | ~whole.any(axis=1)) and 0 < whole.mean() < 1
+
+
+def test_self_normalising_arguments_are_refused() -> None:
+    with pytest.raises(TypeError, match="alpha of sisrlu must be a number, got a tensor"):
+        sisrlu(_data(2), np.ones(2, "float32"))
+    with pytest.raises(ValueError, match="alpha must be a finite number >= 0, got -1"):
+        SISRLU(-1)
+    with pytest.raises(ValueError, match="at least 0 and below 1, got 1"):
+        SISRLUDropout(1)
 
 
 def test_learnable_alpha_is_learned_and_stays_positive() -> None:

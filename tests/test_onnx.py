@@ -12,7 +12,7 @@ from isrlu.onnx import DOMAIN, add_functions, functions, make_model, node  # noq
 from isrlu.testing import assert_ulps, bounds, check, expect, reference  # noqa: E402
 
 TYPES = {"float64": onnx.TensorProto.DOUBLE, "float32": onnx.TensorProto.FLOAT, "float16": onnx.TensorProto.FLOAT16}
-CURVES = ("ISRLU", "ISRU")
+CURVES = ("ISRLU", "ISRU", "SISRLU")
 
 
 def _run(nodes: list, x: np.ndarray, compute: str = "float32") -> np.ndarray:
@@ -87,7 +87,7 @@ def test_bad_arguments() -> None:
     for alpha in (-1, math.nan, math.inf):
         with pytest.raises(ValueError, match="alpha must be a finite number >= 0, got "):
             node("ISRLU", "x", "y", alpha=alpha)
-    with pytest.raises(ValueError, match="unknown function 'isrlu': known are ISRLU, ISRU"):
+    with pytest.raises(ValueError, match="unknown function 'isrlu': known are ISRLU, ISRU, SISRLU"):
         node("isrlu", "x", "y")
     with pytest.raises(ValueError, match="unknown compute type 'float16': known are float32, float64"):
         functions("float16")

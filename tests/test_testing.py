@@ -14,6 +14,7 @@ from isrlu.testing import (
     EVALUATORS,
     FORMATS,
     FUNCTIONS,
+    WITH_ALPHA_DERIVATIVE,
     _oracle,
     alpha_derivative,
     assert_ulps,
@@ -165,7 +166,7 @@ def test_the_oracle_knows_the_vectors(function: str, dtype: str, extended: bool)
     vectors = load(function, dtype)
     alpha = np.nan_to_num(vectors.alpha, nan=1.0)
     found = {"f": reference, "dfdx": derivative} | (
-        {"dfdalpha": alpha_derivative} if function != "isru_sigmoid" else {}
+        {"dfdalpha": alpha_derivative} if function in WITH_ALPHA_DERIVATIVE else {}
     )
     for quantity, oracle in found.items():
         y = oracle(function, vectors.x, alpha, extended=extended)
@@ -181,7 +182,7 @@ def test_the_oracle_without_long_double(function: str) -> None:
     vectors = load(function, "float64")
     vectors = vectors[np.arange(len(vectors)) % 5 == 0]
     alpha = np.nan_to_num(vectors.alpha, nan=1.0)
-    for quantity in ("f", "dfdx") + (() if function == "isru_sigmoid" else ("dfdalpha",)):
+    for quantity in ("f", "dfdx") + (("dfdalpha",) if function in WITH_ALPHA_DERIVATIVE else ()):
         y = _oracle._by_mpmath(quantity, function, vectors.x, alpha)
         finite = np.isfinite(vectors.x)
         np.testing.assert_array_equal(y[finite], getattr(vectors, quantity)[finite])
@@ -191,7 +192,9 @@ def test_the_oracle_without_long_double(function: str) -> None:
 def test_the_oracle_of_rsqrt_and_of_what_it_does_not_know() -> None:
     assert reference("rsqrt", [4.0, 0.0]).tolist() == [0.5, math.inf]
     assert float(derivative("rsqrt", 4.0)) == -1 / 16
-    with pytest.raises(ValueError, match="the oracle has no f of 'relu': known are isrlu, isru, isru_sigmoid, rsqrt"):
+    with pytest.raises(
+        ValueError, match="the oracle has no f of 'relu': known are isrlu, isru, isru_sigmoid, sisrlu, rsqrt"
+    ):
         reference("relu", 1.0)
 
 

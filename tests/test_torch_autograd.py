@@ -21,6 +21,7 @@ FUNCTIONS = {
     "isrlu": lambda x, **kw: it.isrlu(x, 2.0, **kw),
     "isru": lambda x, **kw: it.isru(x, 2.0, **kw),
     "isru_sigmoid": it.isru_sigmoid,
+    "sisrlu": it.sisrlu,
 }
 
 
@@ -119,7 +120,7 @@ def test_hooks_that_wrap_saved_tensors() -> None:
     torch.testing.assert_close(slope.a, expected)
 
 
-@pytest.mark.parametrize("function", (it.isrlu, it.isru, it.isru_sigmoid))
+@pytest.mark.parametrize("function", (it.isrlu, it.isru, it.isru_sigmoid, it.sisrlu))
 def test_jagged_tensors(function) -> None:
     parts = [points(6).view(2, 3).detach(), points(12).view(4, 3).detach()]
     x = torch.nested.nested_tensor(parts, layout=torch.jagged, requires_grad=True)

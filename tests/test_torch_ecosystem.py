@@ -26,6 +26,7 @@ def block() -> nn.Sequential:
         it.ISRLU(learnable=True, num_parameters=4),
         nn.Flatten(),
         nn.Linear(64, 8),
+        it.SISRLU(),
         it.ISRU(0.5, inplace=True),
         nn.Linear(8, 3),
         it.ISRUSigmoid(),
@@ -53,7 +54,7 @@ def test_compile_without_graph_break() -> None:
 
 @pytest.mark.slow
 def test_compile_for_any_size() -> None:
-    module = nn.Sequential(it.ISRLU(2.0), it.ISRU(learnable=True, num_parameters=3), it.ISRUSigmoid())
+    module = nn.Sequential(it.ISRLU(2.0), it.ISRU(learnable=True, num_parameters=3), it.SISRLU(), it.ISRUSigmoid())
     compiled = torch.compile(module, fullgraph=True, dynamic=True)
     for size in (5, 6, 40):
         x = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(size), requires_grad=True)
@@ -256,7 +257,9 @@ def test_swap_in_a_copy_of_a_transformer_layer() -> None:
     assert layer.activation_relu_or_gelu == 0
 
 
-@pytest.mark.parametrize("module", [it.ISRLU(2.0), it.ISRU(learnable=True), it.ISRUSigmoid(method="approx")], ids=repr)
+@pytest.mark.parametrize(
+    "module", [it.ISRLU(2.0), it.ISRU(learnable=True), it.ISRUSigmoid(method="approx"), it.SISRLU()], ids=repr
+)
 def test_fx_traces_it(module: nn.Module) -> None:
     model = nn.Sequential(nn.Linear(4, 4), module)
     traced = torch.fx.symbolic_trace(model)

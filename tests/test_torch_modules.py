@@ -23,6 +23,8 @@ MODULES = {
     "ISRU(alpha=2.0)": lambda: it.ISRU(2.0),
     "ISRU(alpha=2, learnable=True, num_parameters=1)": lambda: it.ISRU(2.0, learnable=True),
     "ISRUSigmoid()": lambda: it.ISRUSigmoid(),
+    "SISRLU(alpha=0.70832)": lambda: it.SISRLU(),
+    "SISRLU(alpha=1.0, inplace=True, method=approx)": lambda: it.SISRLU(1, inplace=True, method="approx"),
     "ISRUSigmoid(inplace=True, method=kinney)": lambda: it.ISRUSigmoid(inplace=True, method="kinney"),
 }
 

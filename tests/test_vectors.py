@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from isrlu.testing import DTYPES, EVALUATORS, FUNCTIONS, bounds, check, evaluate, questions
+from isrlu.testing import DTYPES, EVALUATORS, FUNCTIONS, WITH_ALPHA_DERIVATIVE, bounds, check, evaluate, questions
 from isrlu.testing.__main__ import measure_apart, table
 
 # framework -> the packages that it needs
@@ -47,7 +47,7 @@ def test_framework_in_its_own_process(framework: str) -> None:
     for function, by_dtype in errors.items():
         assert set(by_dtype) == set(DTYPES)
         for dtype, found in by_dtype.items():
-            assert set(found) == {"f", "dfdx"} | ({"dfdalpha"} if function != "isru_sigmoid" else set())
+            assert set(found) == {"f", "dfdx"} | ({"dfdalpha"} if function in WITH_ALPHA_DERIVATIVE else set())
             for quantity, error in found.items():
                 assert error <= getattr(bounds(framework, function, dtype), quantity), (function, dtype, quantity)
     assert f"| {framework} | dfdalpha | " in table({framework: errors})

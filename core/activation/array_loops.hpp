@@ -108,6 +108,19 @@ template <class S, class Isa> struct Loops {
         RepeatedAlpha(double a, std::size_t n) { std::fill_n(values, std::min(block_elements, n), static_cast<T>(a)); }
     };
 
+    // run(mode) for a function without an alpha per element. `mode` is an integral constant.
+    template <AlphaMode A> using Mode = std::integral_constant<AlphaMode, A>;
+    template <Function F, class Run> static void in_mode_of(Parameters p, Run run)
+    {
+        if constexpr (!alpha_is_number<F>) run(Mode<AlphaMode::unit>());
+        else {
+            const AlphaMode mode = Formula<F>::mode(static_cast<T>(p.alpha));
+            if (mode == AlphaMode::unit) run(Mode<AlphaMode::unit>());
+            else if (mode == AlphaMode::uniform) run(Mode<AlphaMode::uniform>());
+            else run(Mode<AlphaMode::zero>());
+        }
+    }
+
     // What map_uniform and map_per_element compute: f or f'.
     template <Function F, Method M> struct Value {
         static constexpr Function function = F;
@@ -133,7 +146,8 @@ template <class S, class Isa> struct Loops {
     }
     template <class K> static void map_uniform(const void* src, void* dst, std::size_t n, Parameters p)
     {
-        if constexpr (!Formula<K::function>::has_alpha) map_in_mode<K, AlphaMode::unit>(src, dst, n, Constants<K>(p));
+        if constexpr (!Formula<K::function>::has_alpha)
+            in_mode_of<K::function>(p, [&](auto mode) { map_in_mode<K, mode>(src, dst, n, Constants<K>(p)); });
         else if (p.alpha == 1) map_in_mode<K, AlphaMode::unit>(src, dst, n, Constants<K>(p));
         else if (is_positive_finite(p.alpha)) map_in_mode<K, AlphaMode::uniform>(src, dst, n, Constants<K>(p));
         else {
@@ -194,7 +208,8 @@ template <class S, class Isa> struct Loops {
                                  double* alpha_grad)
     {
         if constexpr (!Formula<K::function>::has_alpha)
-            backward_in_mode<K, AlphaMode::unit>(saved, grad_out, grad_in, n, Constants<K>(p));
+            in_mode_of<K::function>(
+                p, [&](auto mode) { backward_in_mode<K, mode>(saved, grad_out, grad_in, n, Constants<K>(p)); });
         else if (!alpha_grad && p.alpha == 1)
             backward_in_mode<K, AlphaMode::unit>(saved, grad_out, grad_in, n, Constants<K>(p));
         else if (!alpha_grad && is_positive_finite(p.alpha))

@@ -31,6 +31,7 @@ template <class L, Function F, Method M> constexpr Activation activation()
     using In = typename L::template FromInput<F, M>;
     using Out = typename L::template FromOutput<F>;
     Activation a{};
+    a.takes_alpha = Formula<F>::has_alpha || alpha_is_number<F>;
     a.forward = L::template map_uniform<Value>;
     a.derivative = L::template map_uniform<Slope>;
     a.backward = L::template backward_uniform<In>;

@@ -45,8 +45,9 @@ template <class V> struct Alpha {
 };
 
 // unit: alpha is 1, no multiplication. uniform: one alpha > 0, finite, for the whole array. per_element: one alpha for
-// each element, any of which may be 0 (f(x) = x, f' = 1), infinite or NaN.
-enum class AlphaMode { unit, uniform, per_element };
+// each element, any of which may be 0 (f(x) = x, f' = 1), infinite or NaN. zero: alpha is 0; only for functions with
+// alpha_is_number.
+enum class AlphaMode { unit, uniform, per_element, zero };
 
 // The formula of one activation. functions/<name>.hpp specialises it with these members:
 //
@@ -58,6 +59,10 @@ enum class AlphaMode { unit, uniform, per_element };
 //   backward_from_output<A>(y, grad, c)    grad * f'(x) from y = f(x), for in-place activations, which do not keep x
 //   alpha_gradient(f, grad)                grad * df/dalpha from f = f(x). Only if has_alpha.
 template <Function> struct Formula;
+
+// True for a function that takes one alpha for the whole array and none per element: has_alpha is then false, and
+//   mode(alpha)                            chooses the mode of the loop
+template <Function> constexpr bool alpha_is_number = false;
 
 template <AlphaMode A, class V> V times_alpha(Alpha<V> a, V x) { return A == AlphaMode::unit ? x : a.value * x; }
 

@@ -52,8 +52,10 @@ using Backward = void (*)(const void* saved, const void* grad_out, void* grad_in
 using BackwardPerElement = void (*)(const void* saved, const void* grad_out, void* grad_in, std::size_t n,
                                     const void* alphas, void* alpha_grads);
 
-// The kernels of one function, type and method. The per-element ones are null for functions without an alpha.
+// The kernels of one function, type and method. The per-element ones are null for functions without an alpha per
+// element.
 struct Activation {
+    bool takes_alpha;  // as a number
     Map forward;
     MapPerElement forward_per_element;
     Map derivative;

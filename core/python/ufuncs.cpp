@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t chunk = 512;  // elements that strided data is gathered into
 
-// The loop's data: what to call for one dtype. `lanes` is null for functions without an alpha.
+// The loop's data: what to call for one dtype. `lanes` is null for functions without an alpha per element.
 struct Loop {
     Map map;
     MapPerElement lanes;
@@ -67,6 +67,11 @@ void run(const Loop& loop, char* src, npy_intp src_step, const char* alpha, npy_
 {
     const KeepFloatStatus keep;
     const auto size = static_cast<npy_intp>(loop.size);
+    if (alpha && alpha_step != 0 && !loop.lanes) {  // alpha is a number, but NumPy may copy it for each element
+        for (std::size_t i = 0; i < n; ++i, src += src_step, alpha += alpha_step, dst += dst_step)
+            run(loop, src, size, alpha, 0, dst, size, 1);
+        return;
+    }
     const bool one_alpha = !alpha || alpha_step == 0;
     double a = 1;
     if (alpha && one_alpha)
@@ -152,7 +157,7 @@ nb::dict make_ufuncs()
     const Kernels& k = active();
     nb::dict all;
     for (int f = 0; f < function_count; ++f) {
-        const bool has_alpha = k.activations[f][0][0].has_alpha();
+        const bool has_alpha = k.activations[f][0][0].takes_alpha;
         nb::dict values, slopes;
         for (int m = 0; m < method_count; ++m) {
             const nb::str method(method_names[m].data());

@@ -73,6 +73,7 @@ TEST(backward_from_output_needs_no_input)
 TEST(backward_from_output_of_special_outputs)
 {
     for (const Case& c : cases(kernels)) {
+        if (c.function == Function::sisrlu) continue;  // it saturates elsewhere: sisrlu_test.cpp
         // f may round to a little more than 1/sqrt(alpha). The kernel must not take the root of a negative number.
         const double beyond = 1 + ulp(c.type, 1);
         const Array y(c.type, {std::nan(""), -1, -beyond, 0.0, -0.0, 0.5});

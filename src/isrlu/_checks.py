@@ -4,7 +4,7 @@ import contextlib
 import math
 from collections.abc import Iterator
 from numbers import Integral
-from typing import Any
+from typing import Any, NoReturn
 
 METHODS = ("full", "approx", "newton1", "newton2", "ieee", "kinney", "table")
 
@@ -46,6 +46,17 @@ def check_learnable_alpha(alpha: Any, learnable: bool, num_parameters: int = 1) 
     if not learnable and num_parameters != 1:
         raise ValueError(f"num_parameters={num_parameters!r} needs learnable=True")
     return value
+
+
+def refuse_alpha_array(function: str, given: str) -> NoReturn:
+    """Raise for an alpha that must be a number.
+
+    >>> refuse_alpha_array("sisrlu", "a tensor")
+    Traceback (most recent call last):
+        ...
+    TypeError: alpha of sisrlu must be a number, got a tensor: beta and lambda are computed from it
+    """
+    raise TypeError(f"alpha of {function} must be a number, got {given}: beta and lambda are computed from it")
 
 
 def check_method(method: str) -> str:

@@ -17,8 +17,11 @@ quotient. Also, XLA turns 1 / sqrt(d) into its rsqrt, whose special cases take m
 """
 
 import math
+import sys
 from types import ModuleType
 from typing import Any
+
+from isrlu.signal import sisrlu_constants
 
 
 def computed(dtype: str) -> str:
@@ -74,6 +77,13 @@ def isru_sigmoid(ops: ModuleType, x: Any, far: float) -> tuple[Any, Any]:
     r = inverse_root(ops, half, 1.0)
     a = ops.where(half > far, ops.ones_like(r), half * r)
     return ops.where(x < 0, (0.5 * r) * (r / (1.0 + a)), 0.5 + 0.5 * a), r
+
+
+def sisrlu_scales(alpha: float, dtype: str) -> tuple[float, float, float]:
+    """alpha, limited to the range of `dtype`, and the factors of isrlu(x): lambda for x >= 0, lambda beta for x < 0."""
+    alpha = min(alpha, sys.float_info.max if dtype == "float64" else 2.0**128 - 2.0**104)
+    beta, lambda_ = sisrlu_constants(alpha)
+    return alpha, lambda_, lambda_ * beta
 
 
 def _infinite_if_zero(ops: ModuleType, alpha: Any) -> Any:

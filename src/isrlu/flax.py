@@ -1,4 +1,4 @@
-"""ISRLU and ISRU as Flax nnx modules, with a fixed or a learnable alpha.
+"""ISRLU, ISRU and SISRLU as Flax nnx modules, with a fixed or a learnable alpha.
 
 >>> from flax import nnx
 >>> layers = nnx.Sequential(nnx.Linear(2, 8, rngs=nnx.Rngs(0)), ISRLU(), nnx.Linear(8, 1, rngs=nnx.Rngs(1)))
@@ -10,14 +10,15 @@ from typing import Any, ClassVar
 
 from isrlu import _formula
 from isrlu import jax as functions
-from isrlu._checks import check_learnable_alpha, require
+from isrlu._checks import check_alpha, check_learnable_alpha, require
+from isrlu.signal import SISRLU_ALPHA
 
 with require("flax", "jax"):
     import jax
     import jax.numpy as jnp
     from flax import nnx
 
-__all__ = ["ISRLU", "ISRU"]
+__all__ = ["ISRLU", "ISRU", "SISRLU"]
 
 
 class _WithAlpha(nnx.Module):
@@ -67,3 +68,17 @@ class ISRU(_WithAlpha):
     """x / sqrt(1 + alpha x^2), a replacement for tanh; arguments as in `ISRLU`."""
 
     _function = staticmethod(functions.isru)
+
+
+class SISRLU(nnx.Module):
+    """lambda x for x >= 0, lambda beta x / sqrt(1 + alpha x^2) for x < 0: self-normalising ISRLU.
+
+    Use it with `kernel_init=nnx.initializers.lecun_normal()`. alpha, a number >= 0, is not learnable: beta and
+    lambda would have to follow it in every step.
+    """
+
+    def __init__(self, alpha: float = SISRLU_ALPHA) -> None:
+        self.alpha = check_alpha(alpha)
+
+    def __call__(self, x: Any) -> jax.Array:
+        return functions.sisrlu(x, self.alpha)

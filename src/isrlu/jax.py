@@ -1,4 +1,4 @@
-"""ISRLU and ISRU for JAX: `isrlu`, `isru` and `isru_sigmoid`, used like the functions of `jax.nn`.
+"""ISRLU and ISRU for JAX: `isrlu`, `isru`, `isru_sigmoid` and `sisrlu`, used like the functions of `jax.nn`.
 
 >>> import jax, jax.numpy as jnp
 >>> isrlu(jnp.array([2.0, -1.0]))
@@ -11,7 +11,8 @@ import functools
 from typing import Any
 
 from isrlu import _formula
-from isrlu._checks import check_alpha, require
+from isrlu._checks import check_alpha, refuse_alpha_array, require
+from isrlu.signal import SISRLU_ALPHA
 
 with require("jax"):
     import jax
@@ -19,7 +20,7 @@ with require("jax"):
     import numpy as np
     from jax.custom_derivatives import SymbolicZero
 
-__all__ = ["isrlu", "isru", "isru_sigmoid"]
+__all__ = ["isrlu", "isru", "isru_sigmoid", "sisrlu"]
 
 
 def isrlu(x: Any, alpha: Any = 1.0) -> jax.Array:
@@ -52,6 +53,39 @@ def isru_sigmoid(x: Any) -> jax.Array:
     """
     x = _real(x)
     return _sigmoid(x.astype(_formula.computed(x.dtype.name))).astype(x.dtype)
+
+
+def sisrlu(x: Any, alpha: float = SISRLU_ALPHA) -> jax.Array:
+    """lambda x for x >= 0, lambda beta x / sqrt(1 + alpha x^2) for x < 0: self-normalising ISRLU.
+
+    lambda and beta follow from alpha (`isrlu.signal.sisrlu_constants`): for a standard normal x the result has mean 0
+    and variance 1. x is as in `isrlu`, alpha a number >= 0. The derivative at 0 is lambda.
+    """
+    if _is_array(alpha):
+        refuse_alpha_array("sisrlu", "an array")
+    x = _real(x)
+    return _scaled(x, *_formula.sisrlu_scales(check_alpha(alpha), _formula.computed(x.dtype.name)))
+
+
+@jax.jit
+def _scaled(x: jax.Array, alpha: Any, positive: Any, negative: Any) -> jax.Array:
+    """isrlu(x) times a number for x >= 0 and another for x < 0."""
+    wide = x.astype(_formula.computed(x.dtype.name))
+    alpha, positive, negative = (jnp.asarray(number, wide.dtype) for number in (alpha, positive, negative))
+    return _product(wide, alpha, jnp.where(wide >= 0, positive, negative)).astype(x.dtype)
+
+
+@jax.custom_jvp
+def _product(x: jax.Array, alpha: jax.Array, scale: jax.Array) -> jax.Array:
+    return _value_and_root("isrlu", x, alpha)[0] * scale
+
+
+@_product.defjvp
+def _product_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+    """scale r^3, multiplied in this order: r^3 alone may underflow. alpha and scale are constants."""
+    x, alpha, scale = primals
+    _, r = _value_and_root("isrlu", x, alpha)
+    return _product(x, alpha, scale), scale * r * r * r * tangents[0]
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -103,8 +137,11 @@ def _sigmoid_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple
 
 
 def _checked(alpha: Any) -> Any:
-    array = isinstance(alpha, (jax.Array, np.ndarray)) or hasattr(alpha, "__jax_array__")  # an nnx.Param has it
-    return alpha if array else check_alpha(alpha)
+    return alpha if _is_array(alpha) else check_alpha(alpha)
+
+
+def _is_array(alpha: Any) -> bool:
+    return isinstance(alpha, (jax.Array, np.ndarray)) or hasattr(alpha, "__jax_array__")  # an nnx.Param has it
 
 
 def _real(x: Any) -> jax.Array:

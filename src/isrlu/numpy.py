@@ -17,9 +17,20 @@ from typing import Any
 import numpy as np
 
 from isrlu import _core
-from isrlu._checks import METHODS, check_alpha, check_method
+from isrlu._checks import METHODS, check_alpha, check_method, refuse_alpha_array
+from isrlu.signal import SISRLU_ALPHA
 
-__all__ = ["isrlu", "isrlu_grad", "isru", "isru_grad", "isru_sigmoid", "isru_sigmoid_grad", "rsqrt"]
+__all__ = [
+    "isrlu",
+    "isrlu_grad",
+    "isru",
+    "isru_grad",
+    "isru_sigmoid",
+    "isru_sigmoid_grad",
+    "rsqrt",
+    "sisrlu",
+    "sisrlu_grad",
+]
 
 _ufuncs = _core.ufuncs()
 
@@ -33,16 +44,17 @@ else:
 _FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))
 
 
-def _with_alpha(name: str, doc: str) -> Callable[..., Any]:
+def _with_alpha(name: str, doc: str, default: float = 1.0) -> Callable[..., Any]:
     """A function of x and alpha. The common case is checked first: for small arrays Python's overhead dominates."""
     ufuncs = _ufuncs[name]
+    check = _checked_number if name.startswith("sisrlu") else _checked
 
-    def function(x: Any, alpha: Any = 1.0, *, out: Any = None, method: str = "full", **keywords: Any) -> Any:
+    def function(x: Any, alpha: Any = default, *, out: Any = None, method: str = "full", **keywords: Any) -> Any:
         if type(x) is np.ndarray and x.dtype in _FLOATS and type(alpha) is float and 0.0 <= alpha < math.inf:
             if not keywords and method in METHODS and (out is None or type(out) is np.ndarray):
                 return ufuncs[method](x, alpha, out)
         elif type(alpha) is not float or not 0.0 <= alpha < math.inf:
-            alpha = _checked(alpha)
+            alpha = check(alpha)
         return _general(name, method, (x, alpha), out, keywords)
 
     return _named(function, name, doc)
@@ -99,6 +111,13 @@ def _checked(alpha: Any) -> Any:
     return values
 
 
+def _checked_number(alpha: Any) -> float:
+    """Check the alpha of sisrlu, from which its constants are computed."""
+    if np.ndim(alpha) > 0:
+        refuse_alpha_array("sisrlu", "an array")
+    return check_alpha(alpha)
+
+
 isrlu = _with_alpha(
     "isrlu",
     """x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0.
@@ -152,6 +171,29 @@ isru_sigmoid_grad = _without_alpha(
     >>> isru_sigmoid_grad([0.0, np.inf])
     array([0.25, 0.  ])
     """,
+)
+
+sisrlu = _with_alpha(
+    "sisrlu",
+    """lambda x for x >= 0, lambda beta x / sqrt(1 + alpha x^2) for x < 0: self-normalising ISRLU.
+
+    lambda and beta follow from alpha, a number (`isrlu.signal.sisrlu_constants`): for a standard normal x the result
+    has mean 0 and variance 1.
+
+    >>> sisrlu([-np.inf, 0.0, 1.0]).round(4)
+    array([-1.7581,  0.    ,  1.0478])
+    """,
+    SISRLU_ALPHA,
+)
+
+sisrlu_grad = _with_alpha(
+    "sisrlu_grad",
+    """lambda for x >= 0, lambda beta (1 / sqrt(1 + alpha x^2))^3 for x < 0: the derivative of `sisrlu`.
+
+    >>> sisrlu_grad([-np.inf, 0.0, 1.0]).round(4)
+    array([0.    , 1.0478, 1.0478])
+    """,
+    SISRLU_ALPHA,
 )
 
 rsqrt = _without_alpha(

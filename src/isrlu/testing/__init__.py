@@ -5,7 +5,7 @@ from isrlu.testing._frameworks import EVALUATORS, evaluate, questions
 from isrlu.testing._oracle import alpha_derivative, derivative, recurrent_step, reference
 from isrlu.testing._recurrent import RECURRENT, RecurrentBounds, check_recurrent
 from isrlu.testing._ulps import FORMATS, Format, assert_ulps, ulp, ulp_error
-from isrlu.testing._vectors import DTYPES, FUNCTIONS, QUANTITIES, Vectors, expect, load
+from isrlu.testing._vectors import DTYPES, FUNCTIONS, QUANTITIES, WITH_ALPHA_DERIVATIVE, Vectors, expect, load
 
 __all__ = [
     "BOUNDS",
@@ -16,6 +16,7 @@ __all__ = [
     "FUNCTIONS",
     "QUANTITIES",
     "RECURRENT",
+    "WITH_ALPHA_DERIVATIVE",
     "Bounds",
     "Format",
     "RecurrentBounds",

@@ -1,12 +1,15 @@
 """Evaluate the test vectors in each framework. Results are float64 arrays: f, df/dx and, with an alpha, df/dalpha."""
 
+import functools
+import itertools
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isrlu.testing._vectors import QUANTITIES, Vectors, load
+from isrlu.testing._vectors import QUANTITIES, WITH_ALPHA_DERIVATIVE, Vectors, load
 
 Results = dict[str, NDArray[np.float64]]
 
@@ -14,9 +17,13 @@ Results = dict[str, NDArray[np.float64]]
 def questions(framework: str, function: str, dtype: str) -> Vectors:
     """The test vectors that `framework` supports.
 
-    ONNX has no isru_sigmoid, and its alpha is always float32.
+    ONNX has no isru_sigmoid, and its alpha is always float32. XLA and TensorFlow read a subnormal x as 0. sisrlu, which
+    multiplies every x and has a kink at 0, then has another value and another slope.
     """
     vectors = load(function, dtype)
+    if function == "sisrlu" and framework in ("jax", "keras-tensorflow", "keras-jax"):
+        least = np.finfo("float64" if dtype == "float64" else "float32").tiny
+        vectors = vectors[~((vectors.x != 0) & (np.abs(vectors.x) < least))]
     if framework == "onnxruntime":
         with np.errstate(over="ignore"):
             return vectors[vectors.alpha.astype(np.float32) == vectors.alpha]
@@ -25,16 +32,31 @@ def questions(framework: str, function: str, dtype: str) -> Vectors:
 
 def evaluate(framework: str, vectors: Vectors) -> Results:
     """The results of `framework` for the vectors. Keras only supports the backend that this process runs."""
-    return EVALUATORS[framework](vectors)
+    evaluator = EVALUATORS[framework]
+    if vectors.function != "sisrlu" or framework in ("torch.compile", "onnxruntime"):
+        return evaluator(vectors)
+    results = {quantity: np.empty_like(vectors.x) for quantity in ("f", "dfdx")}  # its alpha is a number
+    for alpha, part in vectors.by_alpha():
+        for quantity, values in evaluator(part).items():
+            results[quantity][vectors.alpha == alpha] = values
+    return results
+
+
+def _function(module: ModuleType, vectors: Vectors, suffix: str = "") -> Callable[..., Any]:
+    """The function of `module`. For sisrlu, with the alpha of the vectors, which must all have the same."""
+    function = getattr(module, vectors.function + suffix)
+    if vectors.function != "sisrlu":
+        return function
+    return functools.partial(function, alpha=float(vectors.alpha[0]))
 
 
 def _arguments(vectors: Vectors) -> list[NDArray[Any]]:
-    """x in its dtype, and alpha if the function has one. NumPy converts them, because XLA flushes subnormals to 0."""
+    """x in its dtype, and alpha if it can be an array. NumPy converts them, because XLA flushes subnormals to 0."""
     import ml_dtypes
 
     x = vectors.x.astype(ml_dtypes.bfloat16 if vectors.dtype == "bfloat16" else vectors.dtype)
     alpha = vectors.alpha.astype("float64" if vectors.dtype == "float64" else "float32")
-    return [x] if vectors.function == "isru_sigmoid" else [x, alpha]
+    return [x, alpha] if vectors.function in WITH_ALPHA_DERIVATIVE else [x]
 
 
 def _named(results: list[Any]) -> Results:
@@ -46,7 +68,7 @@ def _named(results: list[Any]) -> Results:
 def _numpy(vectors: Vectors) -> Results:
     import isrlu.numpy
 
-    value, slope = (getattr(isrlu.numpy, vectors.function + suffix) for suffix in ("", "_grad"))
+    value, slope = (_function(isrlu.numpy, vectors, suffix) for suffix in ("", "_grad"))
     arguments = _arguments(vectors)
     return _named([value(*arguments), slope(*arguments)])
 
@@ -54,7 +76,7 @@ def _numpy(vectors: Vectors) -> Results:
 def _torch(vectors: Vectors) -> Results:
     import isrlu.torch
 
-    return _torch_results(getattr(isrlu.torch, vectors.function), vectors)
+    return _torch_results(_function(isrlu.torch, vectors), vectors)
 
 
 def _torch_compile(vectors: Vectors) -> Results:
@@ -63,7 +85,15 @@ def _torch_compile(vectors: Vectors) -> Results:
     import isrlu.torch
 
     torch.compiler.reset()
-    return _torch_results(torch.compile(getattr(isrlu.torch, vectors.function), fullgraph=True), vectors)
+    function = getattr(isrlu.torch, vectors.function)
+    if vectors.function == "sisrlu":  # all numbers in one graph: each of its own would take seconds to compile
+        runs = [(alpha, len(list(rows))) for alpha, rows in itertools.groupby(vectors.alpha.tolist())]
+
+        def function(x: Any) -> Any:
+            parts = x.split([count for _, count in runs], 1)
+            return torch.cat([isrlu.torch.sisrlu(part, alpha) for part, (alpha, _) in zip(parts, runs, strict=True)], 1)
+
+    return _torch_results(torch.compile(function, fullgraph=True), vectors)
 
 
 def _torch_results(function: Callable[..., Any], vectors: Vectors) -> Results:
@@ -71,7 +101,7 @@ def _torch_results(function: Callable[..., Any], vectors: Vectors) -> Results:
     import torch
 
     arguments = [torch.tensor(vectors.x).to(getattr(torch, vectors.dtype))[None]]
-    if vectors.function != "isru_sigmoid":
+    if vectors.function in WITH_ALPHA_DERIVATIVE:
         arguments.append(torch.tensor(vectors.alpha).to(torch.float64 if vectors.dtype == "float64" else torch.float32))
     return _named([part.double().reshape(-1) for part in _torch_vjp(function, arguments)])
 
@@ -84,7 +114,7 @@ def _jax(vectors: Vectors) -> Results:
 
     with jax.enable_x64(True):
         arguments = [jnp.asarray(array) for array in _arguments(vectors)]
-        return _named(_jax_vjp(getattr(isrlu.jax, vectors.function), arguments))
+        return _named(_jax_vjp(_function(isrlu.jax, vectors), arguments))
 
 
 def _keras(vectors: Vectors) -> Results:
@@ -95,7 +125,7 @@ def _keras(vectors: Vectors) -> Results:
 
     vjp = VJP[keras.backend.backend()]
     arguments = [ops.convert_to_tensor(array) for array in _arguments(vectors)]
-    return _named([ops.convert_to_numpy(part) for part in vjp(getattr(isrlu.keras, vectors.function), arguments)])
+    return _named([ops.convert_to_numpy(part) for part in vjp(_function(isrlu.keras, vectors), arguments)])
 
 
 def _tensorflow_vjp(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
@@ -126,7 +156,7 @@ VJP = {"tensorflow": _tensorflow_vjp, "jax": _jax_vjp, "torch": _torch_vjp}
 
 
 def _onnxruntime(vectors: Vectors) -> Results:
-    """Only f, only ISRLU and ISRU."""
+    """Only f, and no isru_sigmoid."""
     import onnx
     import onnxruntime
 

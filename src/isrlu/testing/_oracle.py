@@ -3,16 +3,20 @@
     isru(x)          x / sqrt(1 + alpha x^2)                  f'(x) = (1 + alpha x^2)^(-3/2)
     isrlu(x)         x for x >= 0, isru(x) for x < 0          f'(x) = 1 for x >= 0
     isru_sigmoid(x)  (1 + isru(x / 2)) / 2                    f'(x) = (1 + x^2 / 4)^(-3/2) / 4
+    sisrlu(x)        lambda x for x >= 0, lambda beta isru(x) for x < 0
     rsqrt(x)         1 / sqrt(x)                              f'(x) = -x^(-3/2) / 2
 
 hypot(1, sqrt(alpha) x) is sqrt(1 + alpha x^2) and does not overflow in x^2.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from isrlu.signal._sisrlu import extended_constants
 
 Floats = NDArray[Any]  # float64 or long double
 
@@ -78,7 +82,11 @@ def _by_mpmath(quantity: str, function: str, x: ArrayLike, alpha: ArrayLike) -> 
     def exact(x: Any, alpha: Any) -> Any:
         if function == "rsqrt":
             return x**-0.5 if quantity == "f" else -(x**-1.5) / 2
-        sigmoid, passes = function == "isru_sigmoid", function == "isrlu" and x >= 0
+        sigmoid, passes = function == "isru_sigmoid", function in ("isrlu", "sisrlu") and x >= 0
+        if function == "sisrlu":
+            scale = _exact_scales(alpha)[0 if passes else 1]
+            root = 1 if passes else 1 / mpmath.sqrt(1 + alpha * x * x)
+            return scale * (x * root if quantity == "f" else root**3)
         x, alpha = (x / 2, 1) if sigmoid else (x, alpha)
         root = 1 if passes else 1 / mpmath.sqrt(1 + alpha * x * x)
         f, slope, by_alpha = x * root, root**3, 0 if passes else -((x * root) ** 3) / 2
@@ -93,6 +101,19 @@ def _by_mpmath(quantity: str, function: str, x: ArrayLike, alpha: ArrayLike) -> 
         for at in zip(*np.nonzero(np.isfinite(x) & np.isfinite(result)), strict=True):
             result[at] = float(exact(mpmath.mpf(float(x[at])), mpmath.mpf(float(alpha[at]))))
     return result
+
+
+@functools.cache
+def _exact_scales(alpha: Any) -> tuple[Any, Any]:
+    """lambda and lambda beta of sisrlu by mpmath, in the closed form of docs/signal.md."""
+    import mpmath
+
+    if alpha == 0:
+        return mpmath.mpf(1), mpmath.mpf(1)
+    s = 1 / mpmath.sqrt(2 * alpha)
+    g = mpmath.sqrt(mpmath.pi) * s * mpmath.exp(s * s) * mpmath.erfc(s)
+    scale = 1 / mpmath.sqrt(mpmath.mpf(1) / 2 + s * s * (1 - g) / g**2)
+    return scale, scale / g
 
 
 def _isru(x: Floats, alpha: Floats) -> Floats:
@@ -114,6 +135,23 @@ def _isrlu(x: Floats, alpha: Floats) -> Floats:
 
 def _isrlu_slope(x: Floats, alpha: Floats) -> Floats:
     return np.where(x >= 0, 1, _root_cubed(x, alpha))
+
+
+def _sisrlu_scale(x: Floats, alpha: Floats) -> Floats:
+    """lambda for x >= 0, lambda beta for x < 0."""
+    each, place = np.unique(alpha, return_inverse=True)
+    found = [extended_constants(float(number)) for number in each]
+    positive = np.array([lambda_ for _, lambda_ in found], x.dtype)[place].reshape(np.shape(alpha))
+    negative = np.array([lambda_ * beta for beta, lambda_ in found], x.dtype)[place].reshape(np.shape(alpha))
+    return np.where(x >= 0, positive, negative)
+
+
+def _sisrlu(x: Floats, alpha: Floats) -> Floats:
+    return _sisrlu_scale(x, alpha) * _isrlu(x, alpha)
+
+
+def _sisrlu_slope(x: Floats, alpha: Floats) -> Floats:
+    return _sisrlu_scale(x, alpha) * _isrlu_slope(x, alpha)
 
 
 def _isru_alpha_slope(x: Floats, alpha: Floats) -> Floats:
@@ -144,7 +182,13 @@ def _isru_sigmoid_slope(x: Floats, alpha: Floats) -> Floats:
 
 
 _FORMULAS = {
-    "f": {"isrlu": _isrlu, "isru": _isru, "isru_sigmoid": _isru_sigmoid, "rsqrt": _rsqrt},
-    "dfdx": {"isrlu": _isrlu_slope, "isru": _root_cubed, "isru_sigmoid": _isru_sigmoid_slope, "rsqrt": _rsqrt_slope},
+    "f": {"isrlu": _isrlu, "isru": _isru, "isru_sigmoid": _isru_sigmoid, "sisrlu": _sisrlu, "rsqrt": _rsqrt},
+    "dfdx": {
+        "isrlu": _isrlu_slope,
+        "isru": _root_cubed,
+        "isru_sigmoid": _isru_sigmoid_slope,
+        "sisrlu": _sisrlu_slope,
+        "rsqrt": _rsqrt_slope,
+    },
     "dfdalpha": {"isrlu": _isrlu_alpha_slope, "isru": _isru_alpha_slope},
 }

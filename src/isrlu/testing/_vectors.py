@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from isrlu.testing._oracle import alpha_derivative, derivative, reference
 
-FUNCTIONS = ("isrlu", "isru", "isru_sigmoid")
+FUNCTIONS = ("isrlu", "isru", "isru_sigmoid", "sisrlu")
+WITH_ALPHA_DERIVATIVE = ("isrlu", "isru")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 QUANTITIES = ("f", "dfdx", "dfdalpha")
 
@@ -21,7 +22,8 @@ class Vectors:
     """Inputs and true values for one function and one dtype, as float64 arrays of one length.
 
     `x` is exact in the dtype. `alpha` is exact in float32, or in float64 for the dtype float64. The other arrays are
-    mpmath's results, rounded to float64. isru_sigmoid has no alpha: its `alpha` and `dfdalpha` are NaN.
+    mpmath's results, rounded to float64. isru_sigmoid has no alpha: its `alpha` and `dfdalpha` are NaN. sisrlu has no
+    derivative by alpha: its `dfdalpha` is NaN.
     """
 
     function: str
@@ -62,10 +64,12 @@ def expect(function: str, x: ArrayLike, alpha: ArrayLike = 1.0, dtype: str | Non
         alpha = np.broadcast_to(alpha, x.shape)
         extended = dtype == "float64"  # for the other dtypes a float64 result is accurate enough
         f, dfdx = (of(function, x, alpha, extended=extended).astype(np.float64) for of in (reference, derivative))
-        if function == "isru_sigmoid":
-            alpha = dfdalpha = np.full_like(x, np.nan)
-        else:
+        if function in WITH_ALPHA_DERIVATIVE:
             dfdalpha = alpha_derivative(function, x, alpha, extended=extended).astype(np.float64)
+        else:
+            dfdalpha = np.full_like(x, np.nan)
+        if function == "isru_sigmoid":
+            alpha = dfdalpha
     return Vectors(function, dtype, alpha, x, f, dfdx, dfdalpha)
 
 

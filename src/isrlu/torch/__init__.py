@@ -5,8 +5,10 @@ from isrlu._checks import require
 with require("torch"):
     import torch as _torch  # noqa: F401
 
-from isrlu.torch._functional import isrlu, isru, isru_sigmoid
-from isrlu.torch._modules import ISRLU, ISRU, ISRUSigmoid
+from isrlu.torch._dropout import FeatureSISRLUDropout, SISRLUDropout, feature_sisrlu_dropout, sisrlu_dropout
+from isrlu.torch._functional import isrlu, isru, isru_sigmoid, sisrlu
+from isrlu.torch._init import calculate_gain
+from isrlu.torch._modules import ISRLU, ISRU, SISRLU, ISRUSigmoid
 from isrlu.torch._register import register
 from isrlu.torch._rnn import GRU, LSTM, GRUCell, LSTMCell
 from isrlu.torch._swap import swap
@@ -16,12 +18,19 @@ __all__ = [
     "ISRLU",
     "ISRU",
     "LSTM",
+    "SISRLU",
+    "FeatureSISRLUDropout",
     "GRUCell",
     "ISRUSigmoid",
     "LSTMCell",
+    "SISRLUDropout",
+    "calculate_gain",
+    "feature_sisrlu_dropout",
     "isrlu",
     "isru",
     "isru_sigmoid",
     "register",
+    "sisrlu",
+    "sisrlu_dropout",
     "swap",
 ]

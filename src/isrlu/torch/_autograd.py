@@ -9,7 +9,7 @@ from isrlu import _core
 from isrlu._checks import METHODS
 from isrlu.torch import _formula, _private
 
-FUNCTIONS = ("isrlu", "isru", "isru_sigmoid")
+FUNCTIONS = ("isrlu", "isru", "isru_sigmoid", "sisrlu")
 # function -> method -> the kernel's number in the C++ core
 KERNELS = {name: {method: _core.activation_kernel(name, method) for method in METHODS} for name in FUNCTIONS}
 FUNCTION_OF = {kernel: name for name, methods in KERNELS.items() for kernel in methods.values()}
@@ -64,6 +64,11 @@ def _from_output(
     wide, g = _formula.compute(y), _formula.compute(grad)
     if function == "isru_sigmoid":
         return (g * 2 * (wide * (1 - wide)).clamp(min=0).pow(1.5)).to(y.dtype), None
+    if function == "sisrlu":
+        assert not isinstance(alpha, Tensor)
+        positive, negative = _formula.sisrlu_scales(alpha)
+        slope = negative * (1 - (alpha / negative**2 * wide) * wide).clamp(min=0).pow(1.5)
+        return (g * torch.where(wide >= 0, positive, slope)).to(y.dtype), None
     a = _formula.tensor_if_zero(_formula.per_channel(alpha, y), wide)
     bent = torch.where(a == 0, 0.0, wide) if isinstance(a, Tensor) else wide  # avoids 0 * inf = NaN in the derivative
     slope = (1 - (a * bent) * bent).clamp(min=0).pow(1.5)

@@ -1,8 +1,9 @@
-"""The three functions in plain torch ops, for compilers, exporters, function transforms, subclasses and other devices.
+"""The functions in plain torch ops, for compilers, exporters, function transforms, subclasses and other devices.
 
     isrlu(x)        = x for x >= 0, x / sqrt(1 + alpha x^2) for x < 0
     isru(x)         = x / sqrt(1 + alpha x^2)
     isru_sigmoid(x) = (1 + isru(x / 2)) / 2
+    sisrlu(x)       = lambda isrlu(x) for x >= 0, lambda beta isrlu(x) for x < 0
 
 Computed this way, x^2 overflows. Also, with r = 1/sqrt(1 + alpha x^2), autograd's derivative of x r has two terms that
 cancel for large |x|: r - alpha x^2 r^3. Where z = sqrt(alpha) x is large, the function is therefore written in t = 1/z,
@@ -18,6 +19,8 @@ import math
 
 import torch
 from torch import Tensor
+
+from isrlu.signal import sisrlu_constants
 
 BEND = 0.5  # t = 1/z is used above this |z|. Below it, the derivative's two terms differ by a factor of 5 or more.
 
@@ -43,10 +46,32 @@ def isru_sigmoid(x: Tensor) -> Tensor:
     return torch.where(half < 0, (0.5 * r) * (r / (1 + a)), 0.5 + 0.5 * a).to(x.dtype)
 
 
+def sisrlu(x: Tensor, alpha: float) -> Tensor:
+    """isrlu(x) times lambda for x >= 0, times lambda beta for x < 0."""
+    wide = compute(x)
+    positive, negative = sisrlu_scales(alpha)
+    return (isrlu(wide, alpha) * torch.where(wide >= 0, positive, negative)).to(x.dtype)
+
+
+def sisrlu_scales(alpha: float) -> tuple[float, float]:
+    """lambda and lambda beta. Compiled code keeps the numbers, and a new alpha is compiled again."""
+    return _sisrlu_scales(alpha.__float__())  # for Dynamo this call, not float(), makes a constant of alpha
+
+
+@torch.compiler.assume_constant_result
+def _sisrlu_scales(alpha: float) -> tuple[float, float]:
+    """Dynamo calls this function while it traces, instead of tracing it."""
+    beta, lambda_ = sisrlu_constants(alpha)
+    return lambda_, lambda_ * beta
+
+
 def apply(function: str, x: Tensor, alpha: float | Tensor) -> Tensor:
     """Apply the function of this name. isru_sigmoid ignores alpha."""
     if function == "isru_sigmoid":
         return isru_sigmoid(x)
+    if function == "sisrlu":
+        assert not isinstance(alpha, Tensor)
+        return sisrlu(x, alpha)
     return _inverse_root_unit(x, alpha, linear=function == "isrlu")
 
 

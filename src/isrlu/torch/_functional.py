@@ -1,4 +1,4 @@
-"""`isrlu`, `isru`, `isru_sigmoid`. Plain CPU tensors use the C++ kernels, all other tensors the formula in torch ops.
+"""`isrlu`, `isru`, `isru_sigmoid`, `sisrlu`. Plain CPU tensors use the C++ kernels, others the formula in torch ops.
 
 core/python/torch_activation.cpp decides. It returns None if the call must use the formula.
 """
@@ -12,13 +12,14 @@ from torch.compiler import is_dynamo_compiling, is_exporting
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from isrlu import _core
-from isrlu._checks import check_alpha, check_method
+from isrlu._checks import check_alpha, check_method, refuse_alpha_array
+from isrlu.signal import SISRLU_ALPHA
 from isrlu.torch import _formula, _private, _traced
 from isrlu.torch._autograd import KERNELS
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 LARGEST = sys.float_info.max
-ISRLU, ISRU, ISRU_SIGMOID = KERNELS["isrlu"], KERNELS["isru"], KERNELS["isru_sigmoid"]
+ISRLU, ISRU, ISRU_SIGMOID, SISRLU = (KERNELS[name] for name in ("isrlu", "isru", "isru_sigmoid", "sisrlu"))
 _by_kernel = _core.activation_forward
 
 
@@ -75,6 +76,23 @@ def isru_sigmoid(x: Tensor, inplace: bool = False, method: str = "full") -> Tens
     return _composite("isru_sigmoid", x, 1.0, inplace)
 
 
+def sisrlu(x: Tensor, alpha: float = SISRLU_ALPHA, inplace: bool = False, method: str = "full") -> Tensor:
+    """lambda x for x >= 0, lambda beta x / sqrt(1 + alpha x^2) for x < 0: self-normalising ISRLU.
+
+    lambda and beta follow from alpha (`isrlu.signal.sisrlu_constants`): for a standard normal x the result has mean 0
+    and variance 1. The derivative at 0 is lambda. Arguments as in `isrlu`, but alpha is a number.
+
+    >>> import torch
+    >>> sisrlu(torch.tensor([-2.0, 0.0, 2.0]), alpha=1.0)
+    tensor([-1.4376,  0.0000,  2.1077])
+    """
+    if not is_dynamo_compiling():
+        y = _by_kernel(x, SISRLU.get(method), alpha, inplace)
+        if y is not None:
+            return y
+    return _general(sisrlu, x, alpha, inplace, method)
+
+
 def exp_alpha(log_alpha: Tensor) -> Tensor:
     """exp(log_alpha): a learned alpha from its logarithm, in float32 or float64."""
     if _is_foreign(log_alpha):
@@ -90,6 +108,8 @@ def _general(function: Callable[..., Tensor], x: Tensor, alpha: float | Tensor, 
     check_method(method)
     _check_input(x)
     if isinstance(alpha, Tensor):
+        if name == "sisrlu":
+            refuse_alpha_array(name, "a tensor")
         _check_alpha_tensor(alpha, x)
         if not is_dynamo_compiling():
             computed = alpha.to(torch.float64 if x.dtype is torch.float64 else torch.float32).contiguous()

@@ -1,4 +1,4 @@
-"""`ISRLU`, `ISRU`, `ISRUSigmoid`: the functions as modules, with a fixed or a learnable alpha."""
+"""`ISRLU`, `ISRU`, `ISRUSigmoid`, `SISRLU`: the functions as modules, with a fixed or a learnable alpha."""
 
 import math
 from typing import Any, cast
@@ -6,7 +6,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from isrlu._checks import check_learnable_alpha, check_method
+from isrlu._checks import check_alpha, check_learnable_alpha, check_method
+from isrlu.signal import SISRLU_ALPHA
 from isrlu.torch import _functional
 
 
@@ -120,6 +121,34 @@ class ISRUSigmoid(nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(_common_repr(self))
+
+
+class SISRLU(nn.Module):
+    """lambda x for x >= 0, lambda beta x / sqrt(1 + alpha x^2) for x < 0: self-normalising ISRLU.
+
+    lambda and beta follow from alpha: for a standard normal x the result has mean 0 and variance 1. Initialise the
+    weights with variance 1 / fan_in (`nn.init.kaiming_normal_(w, nonlinearity="linear")`) and use `SISRLUDropout`.
+    alpha is not learnable: beta and lambda would have to follow it in every step.
+
+    Args:
+        alpha: a number >= 0. With the default, SISRLU saturates at -1.7581, where SELU does.
+        inplace, method: as in `ISRLU`.
+
+    >>> SISRLU()
+    SISRLU(alpha=0.70832)
+    """
+
+    def __init__(self, alpha: float = SISRLU_ALPHA, *, inplace: bool = False, method: str = "full") -> None:
+        super().__init__()
+        self.alpha = check_alpha(alpha)
+        self.inplace = inplace
+        self.method = check_method(method)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _functional.sisrlu(x, self.alpha, self.inplace, self.method)
+
+    def extra_repr(self) -> str:
+        return ", ".join([f"alpha={self.alpha}", *_common_repr(self)])
 
 
 def _common_repr(module: Any) -> list[str]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from isrlu._formula import far, inverse_root, isru_sigmoid
-from isrlu.torch._formula import compute
+from isrlu.torch._formula import compute, sisrlu_scales
 
 
 def value(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
@@ -23,6 +23,8 @@ def value(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
     wide = compute(x)
     if name == "isru_sigmoid":
         return _sigmoid(wide).to(x.dtype)
+    if name == "sisrlu" and not isinstance(alpha, Tensor):
+        return _sisrlu(wide, alpha, *sisrlu_scales(alpha)).to(x.dtype)
     return (_isrlu if name == "isrlu" else _isru)(wide, _like(alpha, wide)).to(x.dtype)
 
 
@@ -31,6 +33,8 @@ def differentiable(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
     wide = compute(x)
     if name == "isru_sigmoid":
         return Sigmoid.apply(wide).to(x.dtype)
+    if name == "sisrlu" and not isinstance(alpha, Tensor):
+        return SelfNormalizing.apply(wide, alpha, *sisrlu_scales(alpha)).to(x.dtype)
     return WithAlpha.apply(wide, _like(alpha, wide), name == "isrlu").to(x.dtype)
 
 
@@ -59,6 +63,25 @@ class WithAlpha(torch.autograd.Function):
         return grad * slope, (grad * by_alpha).sum_to_size(alpha.shape), None
 
 
+class SelfNormalizing(torch.autograd.Function):
+    """sisrlu(x) with the derivative lambda for x >= 0, lambda beta r^3 for x < 0."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: float, positive: float, negative: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.constants = alpha, positive, negative
+        return _sisrlu(x, alpha, positive, negative)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (x,) = ctx.saved_tensors
+        alpha, positive, negative = ctx.constants
+        top = torch.finfo(x.dtype).max
+        r = inverse_root(torch, x.clamp(-top, top), alpha)
+        slope = negative * r * r * r  # in this order: r^3 alone may underflow
+        return grad * torch.where(x >= 0, positive, slope), None, None, None
+
+
 class Sigmoid(torch.autograd.Function):
     """isru_sigmoid(x) with the derivative r^3 / 4, r = 1 / sqrt(1 + x^2/4)."""
 
@@ -77,6 +100,10 @@ class Sigmoid(torch.autograd.Function):
 def _isrlu(x: Tensor, alpha: float | Tensor) -> Tensor:
     """x for x >= 0, else isru(x): the larger of the two, because the root is >= 1."""
     return torch.maximum(x, _isru(x, alpha))
+
+
+def _sisrlu(x: Tensor, alpha: float, positive: float, negative: float) -> Tensor:
+    return _isrlu(x, alpha) * torch.where(x >= 0, positive, negative)
 
 
 def _isru(x: Tensor, alpha: float | Tensor) -> Tensor:

@@ -1,7 +1,4 @@
-"""ISRLU and ISRU for Keras 3 on the TensorFlow, JAX and PyTorch backends: functions and layers.
-
-The functions are registered: a model with `layers.Dense(64, activation=isrlu)` can be saved, and loads wherever
-`isrlu.keras` has been imported. On a symbolic tensor they create a layer, so they can be called in a functional model.
+"""`isrlu`, `isru`, `isru_sigmoid` and their layers `ISRLU`, `ISRU`, with a fixed or a learnable alpha.
 
 Implementations:
 - On JAX and PyTorch, the functions of `isrlu.jax` and `isrlu.torch`, which are faster and have more derivatives.
@@ -15,18 +12,15 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from isrlu import _formula
-from isrlu._checks import check_alpha, check_learnable_alpha, require
+import keras
+import numpy as np
+from keras import ops
 
-with require("keras"):
-    import keras
-    import numpy as np
-    from keras import ops
+from isrlu import _formula
+from isrlu._checks import check_alpha, check_learnable_alpha
 
 BACKEND = keras.backend.backend()
 native: ModuleType | None = importlib.import_module(f"isrlu.{BACKEND}") if BACKEND in ("jax", "torch") else None
-
-__all__ = ["ISRLU", "ISRU", "isrlu", "isru", "isru_sigmoid"]
 
 
 @keras.saving.register_keras_serializable("isrlu", "isrlu")

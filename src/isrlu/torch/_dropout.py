@@ -1,0 +1,80 @@
+"""`SISRLUDropout`, `FeatureSISRLUDropout`: dropout that keeps mean 0 and variance 1, as nn.AlphaDropout for SELU."""
+
+import torch
+from torch import Tensor, nn
+
+from isrlu.signal import SISRLU_ALPHA, DropoutConstants, dropout_constants
+
+
+def sisrlu_dropout(
+    x: Tensor, p: float = 0.5, alpha: float = SISRLU_ALPHA, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Set each element to the saturation of `sisrlu` with probability p, then restore mean 0 and variance 1.
+
+    Args:
+        x: outputs of `sisrlu` with the same alpha.
+        p: probability of dropping an element, 0 <= p < 1.
+        alpha: a number > 0.
+        training: if False, x is returned.
+        inplace: write the result into x.
+
+    >>> import torch
+    >>> torch.manual_seed(0).initial_seed()
+    0
+    >>> y = sisrlu_dropout(torch.randn(1_000_000), p=0.2)
+    >>> print(f"{abs(y.mean().item()):.2f} {y.var().item():.2f}")
+    0.00 1.00
+    """
+    return _drop(x, x.shape, p, alpha, training, inplace)
+
+
+def feature_sisrlu_dropout(
+    x: Tensor, p: float = 0.5, alpha: float = SISRLU_ALPHA, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """The same for whole channels: x has the shape [batch, channels, ...]."""
+    if x.dim() < 2:
+        raise ValueError(f"x must have the shape [batch, channels, ...], got {tuple(x.shape)}")
+    return _drop(x, torch.Size((*x.shape[:2], *[1] * (x.dim() - 2))), p, alpha, training, inplace)
+
+
+def _drop(x: Tensor, shape: torch.Size, p: float, alpha: float, training: bool, inplace: bool) -> Tensor:
+    if torch.compiler.is_dynamo_compiling():
+        dropped, scale, shift = _traced_constants(p.__float__(), alpha.__float__())  # not float(): see sisrlu_scales
+    else:
+        dropped, scale, shift = dropout_constants(p, alpha)
+    if not training or p == 0:
+        return x
+    kept = torch.rand(shape, device=x.device) >= p
+    y = torch.where(kept, x * scale + shift, dropped).to(x.dtype)
+    return x.copy_(y) if inplace else y
+
+
+@torch.compiler.assume_constant_result
+def _traced_constants(p: float, alpha: float) -> DropoutConstants:
+    return dropout_constants(p, alpha)
+
+
+class SISRLUDropout(nn.Module):
+    """`sisrlu_dropout` as a module. It is the identity in evaluation mode.
+
+    >>> SISRLUDropout(0.1)
+    SISRLUDropout(p=0.1, alpha=0.70832)
+    """
+
+    def __init__(self, p: float = 0.5, alpha: float = SISRLU_ALPHA, *, inplace: bool = False) -> None:
+        super().__init__()
+        dropout_constants(p, alpha)
+        self.p, self.alpha, self.inplace = p, float(alpha), inplace
+
+    def forward(self, x: Tensor) -> Tensor:
+        return sisrlu_dropout(x, self.p, self.alpha, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}, alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
+
+
+class FeatureSISRLUDropout(SISRLUDropout):
+    """`feature_sisrlu_dropout` as a module: drops whole channels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return feature_sisrlu_dropout(x, self.p, self.alpha, self.training, self.inplace)

@@ -41,6 +41,7 @@ NB_MODULE(_core, m)
         "Hand over libtorch's torch_parallel_for, or 0 for one thread.");
     add_tensor_functions(m);
     add_activation_functions(m);
+    add_norm_functions(m);
     add_recurrent_functions(m);
 
     m.def("ufuncs", make_ufuncs, "Make NumPy ufuncs of all functions: {name: {method: ufunc}}.");

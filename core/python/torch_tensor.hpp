@@ -86,6 +86,7 @@ void add_fast_function(nanobind::module_& m, const char* name, FastCall f, const
 
 void add_tensor_functions(nanobind::module_& m);
 void add_activation_functions(nanobind::module_& m);
+void add_norm_functions(nanobind::module_& m);
 void add_recurrent_functions(nanobind::module_& m);
 
 }  // namespace isrlu

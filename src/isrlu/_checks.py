@@ -30,6 +30,22 @@ def check_alpha(alpha: Any) -> float:
     return value
 
 
+def check_finite(name: str, number: Any) -> float:
+    """Return the Python number `number` as a float. Raise if it is not finite.
+
+    >>> check_finite("shift", float("inf"))
+    Traceback (most recent call last):
+        ...
+    ValueError: shift must be a finite number, got inf
+    """
+    if isinstance(number, (bool, complex, str, bytes)) or not hasattr(number, "__float__"):
+        raise TypeError(f"{name} must be a real number, got {number!r}")
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {number!r}")
+    return value
+
+
 def check_learnable_alpha(alpha: Any, learnable: bool, num_parameters: int = 1) -> float:
     """Return a layer's `alpha` as a float. Raise if `alpha` or `num_parameters` is not valid for the layer.
 

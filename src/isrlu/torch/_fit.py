@@ -1,0 +1,167 @@
+"""`fit`: calibrate the DyISRU layers that replaced the norms of a trained model.
+
+A layer y = weight f(alpha x + shift) + bias is fitted to the outputs t of the old norm. For given alpha and shift the
+best weight and bias of each channel follow from a linear regression of t on f. That leaves two numbers to search, with
+residuals that are smooth in both: Gauss-Newton steps with a damping factor (Levenberg-Marquardt), from several starts.
+Inputs are divided by their standard deviation, so that the same starts do for every layer.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from isrlu.torch._norm_module import DyISRU
+
+ROWS = 4096  # kept of each layer: enough for two numbers for all, and two for each channel
+STARTS = (0.25, 1.0)  # alpha times the standard deviation of the inputs
+STEPS = 20
+
+
+def fit(
+    model: nn.Module, batches: Iterable[Any], *, call: Callable[[nn.Module, Any], Any] | None = None
+) -> dict[str, float]:
+    """Set alpha, shift, weight and bias of every layer made by `DyISRU.from_norm` to those nearest to the old norm.
+
+    Nearest is least squares over the outputs on the batches. All layers are fitted to the original model: during the
+    calibration every DyISRU layer returns what its old norm would, so a layer's inputs do not depend on the others.
+    The layers then forget their norms. A few batches are enough: at most 4096 rows of each layer are kept.
+
+    Args:
+        model: a model whose norms were replaced: swap(model, {nn.LayerNorm: DyISRU.from_norm}).
+        batches: inputs. A tensor is given to the model as it is, a tuple or list as its arguments, a mapping as its
+            keyword arguments.
+        call: how to run the model on a batch instead, called as call(model, batch).
+
+    Returns:
+        R^2 by the layer's name: 1 if its outputs are the old norm's, 0 if they are no nearer than each channel's mean.
+
+    A parameter with requires_grad=False is set too. A layer without weight and bias gets only alpha and shift.
+    """
+    layers = {
+        name: module for name, module in model.named_modules() if isinstance(module, DyISRU) and module.old_norm is not None
+    }
+    if not layers:
+        raise ValueError(
+            "fit needs layers made by DyISRU.from_norm and not fitted yet: swap(model, {nn.LayerNorm: DyISRU.from_norm})"
+        )
+    samples = _collect(model, layers, batches, call or _call)
+    unused = [name for name, kept in samples.items() if not kept]
+    if unused:
+        raise ValueError(f"no batch reached {unused[0]}: fit needs at least one batch that runs every layer")
+    found = {}
+    for name, layer in layers.items():
+        found[name] = _fit_layer(layer, *(torch.cat(part) for part in zip(*samples[name], strict=True)))
+        layer.forget_norm()
+    return found
+
+
+def _call(model: nn.Module, batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
+
+
+def _collect(
+    model: nn.Module, layers: dict[str, DyISRU], batches: Iterable[Any], call: Callable[[nn.Module, Any], Any]
+) -> dict[str, list[tuple[Tensor, Tensor]]]:
+    """Inputs and outputs of the old norms, as rows in float64, on the model as it was."""
+    samples: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in layers}
+    batches = list(batches)
+    share = max(1, ROWS // max(1, len(batches)))
+
+    def replay(name: str) -> Callable[..., Tensor]:
+        def hook(layer: DyISRU, args: tuple[Tensor], _: Tensor) -> Tensor:
+            assert layer.old_norm is not None
+            target = layer.old_norm.to(args[0].device).forward(args[0])  # not __call__: `swap` gave it the same hooks
+            size = layer.normalized_shape
+            x, t = (each.detach().reshape(-1, *size) for each in (args[0], target))
+            kept = torch.linspace(0, len(x) - 1, min(len(x), share), device=x.device).long()
+            samples[name].append((x[kept].double().flatten(1), t[kept].double().flatten(1)))
+            return target
+
+        return hook
+
+    training = [module for module in model.modules() if module.training]
+    handles = [layer.register_forward_hook(replay(name)) for name, layer in layers.items()]  # type: ignore[arg-type]
+    try:
+        model.eval()
+        with torch.no_grad():
+            for batch in batches:
+                call(model, batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module in training:
+            module.training = True
+    return samples
+
+
+def _fit_layer(layer: DyISRU, x: Tensor, target: Tensor) -> float:
+    """Set the layer's parameters to the best fit of `target`, [rows, channels], and return its R^2."""
+    scale = x.std().clamp(min=1e-30)
+    z = x / scale
+    problem = _Problem(z, target, layer.weight is not None, layer.bias is not None)
+    best = min((problem.search(start) for start in STARTS), key=lambda found: found[0])
+    error, alpha, shift = best
+    weight, bias, _ = problem.regress(problem.unit(alpha, shift)[0])
+    with torch.no_grad():
+        layer.alpha.fill_((alpha / scale).item())
+        layer.shift.fill_(shift.item())
+        for parameter, values in ((layer.weight, weight), (layer.bias, bias)):
+            if parameter is not None:
+                parameter.copy_(values.reshape(parameter.shape))
+    spread = (target - target.mean(0)).square().sum().item()
+    return 1.0 - error / spread if spread > 0 else float(error == 0)
+
+
+class _Problem:
+    """min over alpha, shift of the squared error of `target`, the best weight and bias being taken for each."""
+
+    def __init__(self, x: Tensor, target: Tensor, has_weight: bool, has_bias: bool) -> None:
+        self.x, self.target, self.has_weight, self.has_bias = x, target, has_weight, has_bias
+
+    def unit(self, alpha: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+        """f(u) and f'(u), u = alpha x + shift."""
+        r = torch.rsqrt(1 + (alpha * self.x + shift).square())
+        return (alpha * self.x + shift) * r, r * r * r
+
+    def regress(self, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The best weight and bias of each channel, and the residuals."""
+        center = f.mean(0) if self.has_bias else torch.zeros_like(f[0])
+        middle = self.target.mean(0) if self.has_bias else torch.zeros_like(f[0])
+        weight = torch.ones_like(f[0])
+        if self.has_weight:
+            spread = (f - center).square().sum(0)
+            weight = ((f - center) * (self.target - middle)).sum(0) / spread.clamp(min=1e-30)
+        bias = middle - weight * center
+        return weight, bias, self.target - weight * f - bias
+
+    def search(self, start: float) -> tuple[float, Tensor, Tensor]:
+        """The squared error, alpha and shift at the end of damped Gauss-Newton steps from alpha = start, shift = 0."""
+        at = self.x.new_tensor([start, 0.0])
+        weight, _, residual = self.regress(self.unit(*at)[0])
+        error, damping = residual.square().sum().item(), 1e-3
+        for _ in range(STEPS):
+            slope = self.unit(*at)[1] * weight
+            columns = torch.stack([slope * self.x, slope])  # derivatives by alpha and shift, at fixed weight and bias
+            if self.has_bias:
+                columns = columns - columns.mean(1, keepdim=True)
+            flat = columns.flatten(1)
+            normal, gradient = flat @ flat.t(), flat @ residual.flatten()
+            moved = False
+            while damping < 1e6 and not moved:
+                step = torch.linalg.solve(normal + damping * torch.diag(normal.diagonal() + 1e-30), gradient)
+                trial = at + step
+                new_weight, _, new_residual = self.regress(self.unit(*trial)[0])
+                new_error = new_residual.square().sum().item()
+                moved = new_error < error
+                damping = damping / 5 if moved else damping * 5
+            if not moved:
+                break
+            gain = error - new_error
+            at, weight, residual, error = trial, new_weight, new_residual, new_error
+            if gain < 1e-9 * error:
+                break
+        return error, at[0], at[1]

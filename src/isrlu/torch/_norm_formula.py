@@ -1,0 +1,91 @@
+"""`dyisru` in torch ops: weight * u / sqrt(1 + u^2) + bias, u = alpha x + shift.
+
+x is limited to the finite numbers of its dtype. Where x is infinite, the derivatives by x and alpha would otherwise be
+0 * inf = NaN, and so would u for alpha = 0.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from isrlu._formula import far
+from isrlu.torch import _formula
+
+Number = float | Tensor
+
+
+def value(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number) -> Tensor:
+    """The function, differentiable to any order."""
+    wide = finite(_formula.compute(x))
+    return scale(_formula.isru(_like(alpha, wide) * wide + _like(shift, wide), 1.0), weight, bias).to(x.dtype)
+
+
+def traced(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number) -> Tensor:
+    """The same with fewer operators and differentiable once, for torch.compile."""
+    wide = _formula.compute(x)
+    return scale(Unit.apply(wide, _like(alpha, wide), _like(shift, wide)), weight, bias).to(x.dtype)
+
+
+def exported(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number) -> Tensor:
+    """The same with fewer operators and without derivatives, for the ONNX exporter."""
+    wide = _formula.compute(x)
+    return scale(_unit(wide, _like(alpha, wide), _like(shift, wide)), weight, bias).to(x.dtype)
+
+
+def scale(f: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """weight * f + bias in f's dtype."""
+    if weight is not None:
+        f = f * weight.to(f.dtype)
+    return f if bias is None else f + bias.to(f.dtype)
+
+
+def finite(x: Tensor) -> Tensor:
+    """x with infinities replaced by the largest numbers. The derivative is 0 there and NaN at NaN, unlike clamp's."""
+    top = torch.finfo(x.dtype).max
+    return torch.where(x.isinf(), x.clamp(-top, top), x)
+
+
+class Unit(torch.autograd.Function):
+    """f = u / sqrt(1 + u^2), u = alpha x + shift, with df/du = r^3, r = 1 / sqrt(1 + u^2)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: Number, shift: Number) -> Tensor:
+        numbers = [each if isinstance(each, Tensor) else None for each in (alpha, shift)]
+        ctx.save_for_backward(x, *numbers)
+        ctx.numbers = [None if isinstance(each, Tensor) else each for each in (alpha, shift)]
+        return _unit(x, alpha, shift)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, *tensors = ctx.saved_tensors
+        alpha, shift = (n if t is None else t for t, n in zip(tensors, ctx.numbers, strict=True))
+        x = _finite(x)
+        u = _limited(alpha * x + shift)
+        r = torch.sqrt(1.0 / (1.0 + u * u))
+        grad_u = grad * (r * r * r)
+        of_alpha = (grad_u * x).sum().view(alpha.shape) if isinstance(alpha, Tensor) else None
+        of_shift = grad_u.sum().view(shift.shape) if isinstance(shift, Tensor) else None
+        return grad_u * alpha, of_alpha, of_shift
+
+
+def _finite(x: Tensor) -> Tensor:
+    """The same as `finite`, where no derivative is taken of it."""
+    top = torch.finfo(x.dtype).max
+    return x.clamp(-top, top)
+
+
+def _unit(x: Tensor, alpha: Number, shift: Number) -> Tensor:
+    u = _limited(alpha * _finite(x) + shift)
+    return u / torch.sqrt(1.0 + u * u)
+
+
+def _limited(u: Tensor) -> Tensor:
+    """u within +-far, where f is saturated and u^2 is finite."""
+    limit = far("float64" if u.dtype is torch.float64 else "float32")
+    return u.clamp(-limit, limit)
+
+
+def _like(number: Number, x: Tensor) -> Number:
+    """A tensor of one value as a tensor without dims in x's dtype; a number as it is."""
+    return number.to(x.dtype).reshape(()) if isinstance(number, Tensor) else number

@@ -18,7 +18,7 @@ CPU = 1  # DLPack's number
 @pytest.fixture
 def gpu(monkeypatch):
     """CPU tensors take the way of tensors on a GPU."""
-    monkeypatch.setattr(_triton, "_state", {"kernels": None, "launched": False})
+    monkeypatch.setattr(_triton, "_state", {"launched": False})
     _core.set_launch_devices([CPU])
     yield
     _core.set_launch_devices(list(_triton.DEVICES.values()))
@@ -59,7 +59,7 @@ def test_the_first_launch_fails(gpu, monkeypatch) -> None:
         raise RuntimeError("Failed to find C compiler.\nmore lines")
 
     kernels = types.SimpleNamespace(TILE_BYTES={"cuda": 2048, "hip": 4096}, ROWS=16, forward_kernel={(1,): fail})
-    monkeypatch.setitem(_triton._state, "kernels", kernels)
+    monkeypatch.setattr(it, "_triton_kernels", kernels, raising=False)
     check_formula(r"Triton can't run here \(RuntimeError: Failed to find C compiler.\)")
 
 
@@ -75,7 +75,7 @@ def test_triton_launches_on_the_device_of_the_tensor(monkeypatch) -> None:
     monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: current)
     monkeypatch.setattr(torch.accelerator, "device_index", lambda index: entered.append(index))
     for current in (1, 0):
-        _triton._on_device_of(x)
+        _triton.on_device_of(x)
     assert entered == [1]
 
 

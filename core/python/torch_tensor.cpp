@@ -32,6 +32,7 @@ struct Torch {
     PyObject *dispatch_modes, *tracing_state, *transforms;  // functions: true while somebody watches
     PyObject* forward_ad;  // namespace of torch.autograd.forward_ad
     PyObject *launch_forward, *launch_backward;  // isrlu/torch/_triton.py
+    PyObject *launch_norm_forward, *launch_norm_backward;  // isrlu/torch/_triton_norm.py
 } torch;
 
 // DLPack's numbers of the device types whose kernels are launched from Python.
@@ -112,6 +113,8 @@ bool connect_torch(const nb::dict& found, nb::object exchange)
     torch.forward_ad = take("forward_ad");
     torch.launch_forward = take("launch_forward");
     torch.launch_backward = take("launch_backward");
+    torch.launch_norm_forward = take("launch_norm_forward");
+    torch.launch_norm_backward = take("launch_norm_backward");
     const auto intern = PyUnicode_InternFromString;
     names = {intern("requires_grad"),  intern("is_leaf"),      intern("_is_view"),       intern("is_neg"),
              intern("_is_zerotensor"), intern("is_inference"), intern("_current_level"), intern("clone")};
@@ -218,6 +221,14 @@ PyObject* launch_forward(PyObject* const* args, std::size_t count)
 PyObject* launch_backward(PyObject* const* args, std::size_t count)
 {
     return PyObject_Vectorcall(torch.launch_backward, args, count, nullptr);
+}
+PyObject* launch_norm_forward(PyObject* const* args, std::size_t count)
+{
+    return PyObject_Vectorcall(torch.launch_norm_forward, args, count, nullptr);
+}
+PyObject* launch_norm_backward(PyObject* const* args, std::size_t count)
+{
+    return PyObject_Vectorcall(torch.launch_norm_backward, args, count, nullptr);
 }
 
 PyObject* none_unless_error() { return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None); }

@@ -57,6 +57,10 @@ PyObject* apply_autograd(PyObject* const* args, std::size_t count);
 PyObject* launch_forward(PyObject* const* args, std::size_t count);
 // backward(saved, grad, out, kernel, alpha, from_output, wants_alpha): the gradient of alpha, or None.
 PyObject* launch_backward(PyObject* const* args, std::size_t count);
+// The same of DyISRU (isrlu/torch/_triton_norm.py): forward(x, y, weight, bias, alpha, shift), and
+// backward(x, grad, out, weight, bias, alpha, shift): the gradients of the four parameters.
+PyObject* launch_norm_forward(PyObject* const* args, std::size_t count);
+PyObject* launch_norm_backward(PyObject* const* args, std::size_t count);
 
 // A new reference to None, or null if a Python error is set.
 PyObject* none_unless_error();

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad, graph
 
 from isrlu import _core
-from isrlu.torch import _triton
+from isrlu.torch import _triton, _triton_norm
 
 LIBRARIES = {"darwin": "libtorch_cpu.dylib", "win32": "torch_cpu.dll"}
 
@@ -72,6 +72,8 @@ def connect(apply: Callable[..., Any]) -> bool:
             "apply": apply,
             "launch_forward": _triton.forward,
             "launch_backward": _triton.backward,
+            "launch_norm_forward": _triton_norm.forward,
+            "launch_norm_backward": _triton_norm.backward,
             **watchers,
         },
         Tensor.__dlpack_c_exchange_api__,
@@ -92,6 +94,12 @@ def quick_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     """The function's `apply` without its check for torch.func transforms, which the kernels have already done."""
     apply = getattr(super(torch.autograd.Function, function), "apply", None)
     return function.apply if apply is None else apply
+
+
+def constant_result(function: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.compiler.assume_constant_result, which would import the compiler: seconds, and Triton where it is installed."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def is_transformed() -> bool:

@@ -103,7 +103,8 @@ def _isrlu(x: Tensor, alpha: float | Tensor) -> Tensor:
 
 
 def _sisrlu(x: Tensor, alpha: float, positive: float, negative: float) -> Tensor:
-    return _isrlu(x, alpha) * torch.where(x >= 0, positive, negative)
+    y = _isrlu(x, alpha)
+    return torch.where(x >= 0, y * positive, y * negative)  # `where` of two numbers would be float32
 
 
 def _isru(x: Tensor, alpha: float | Tensor) -> Tensor:

@@ -3,6 +3,7 @@
     isru(x)         = x / sqrt(1 + alpha x^2)             isru'(x)  = (1 / sqrt(1 + alpha x^2))^3
     isrlu(x)        = x for x >= 0, else isru(x)          isrlu'(x) = 1 for x >= 0, else isru'(x)
     isru_sigmoid(x) = (1 + isru(x/2; alpha 1)) / 2        = 1/2 + isru(x; alpha 1/4) / 4
+    sisrlu(x)       = isrlu(x) times POSITIVE for x >= 0, times NEGATIVE for x < 0; both are 1 in the other functions
     df/dalpha       = -f^3 / 2, for ISRLU only at x < 0
 
 float16 and bfloat16 are computed in float32. No function divides: 1/sqrt is the hardware's estimate (rsqrt.approx.f32,
@@ -98,12 +99,12 @@ def forward(x, alpha, FUNCTION: tl.constexpr, FULL: tl.constexpr):
 
 @triton.jit
 def backward(x, grad, alpha, FUNCTION: tl.constexpr, FULL: tl.constexpr):
-    """(grad f'(x), f(x)): f' is the cube of the inverse root."""
+    """(grad f'(x), f(x)): f' is the cube r^3 of the inverse root. grad comes first: r^3 alone may underflow."""
     slope_at_0: tl.constexpr = 0.25 if FUNCTION == "isru_sigmoid" else 1.0
     m = clamp(x, limit_of(alpha))
     r = inverse_root(tl.fma(alpha * m, m, 1.0), FULL)
     identity = is_identity(x, alpha, FUNCTION)
-    return tl.where(identity, grad, grad * (r * r * r) * slope_at_0), tl.where(identity, x, m * r)
+    return tl.where(identity, grad, grad * r * r * r * slope_at_0), tl.where(identity, x, m * r)
 
 
 @triton.jit
@@ -157,30 +158,45 @@ def load_alpha(alphas, bits, row, start, lane, columns, inner, channels, DTYPE: 
 
 
 @triton.jit
-def forward_tile(x, y, alpha, inside, FUNCTION: tl.constexpr, FULL: tl.constexpr):
-    value = forward(load(x, inside), alpha, FUNCTION, FULL)
+def scaled(value, x, POSITIVE: tl.constexpr, NEGATIVE: tl.constexpr):
+    """value times POSITIVE where x >= 0, times NEGATIVE where x < 0."""
+    if POSITIVE != 1.0:
+        value *= tl.where(x >= 0.0, tl.full((1,), POSITIVE, x.dtype), tl.full((1,), NEGATIVE, x.dtype))
+    return value
+
+
+@triton.jit
+def forward_tile(
+    x, y, alpha, inside,
+    FUNCTION: tl.constexpr, FULL: tl.constexpr, POSITIVE: tl.constexpr, NEGATIVE: tl.constexpr,
+):  # fmt: skip
+    given = load(x, inside)
+    value = scaled(forward(given, alpha, FUNCTION, FULL), given, POSITIVE, NEGATIVE)
     tl.store(y, value.to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def backward_tile(
-    saved, grad, out, alpha, inside, FUNCTION: tl.constexpr, FULL: tl.constexpr, FROM_OUTPUT: tl.constexpr
-):
+    saved, grad, out, alpha, inside, FUNCTION: tl.constexpr, FULL: tl.constexpr,
+    POSITIVE: tl.constexpr, NEGATIVE: tl.constexpr, FROM_OUTPUT: tl.constexpr,
+):  # fmt: skip
     """Stores grad f'(x). Returns grad df/dalpha."""
-    g = load(grad, inside)
+    given = load(saved, inside)
+    g = scaled(load(grad, inside), given, POSITIVE, NEGATIVE)
     if FROM_OUTPUT:
-        g_in, f = backward_from_output(load(saved, inside), g, alpha, FUNCTION, FULL)
+        g_in, f = backward_from_output(scaled(given, given, 1 / POSITIVE, 1 / NEGATIVE), g, alpha, FUNCTION, FULL)
     else:
-        g_in, f = backward(load(saved, inside), g, alpha, FUNCTION, FULL)
+        g_in, f = backward(given, g, alpha, FUNCTION, FULL)
     tl.store(out, g_in.to(out.dtype.element_ty), mask=inside)
     return alpha_gradient(f, g, FUNCTION)
 
 
-# `bits`: Triton passes a Python number as a float32; and a float64 argument, in all kernels, would shut out GPUs without it.
+# `bits`: Triton passes a Python number as float32. A float64 argument would shut out GPUs that have no float64.
 @triton.jit(do_not_specialize=["bits", "size"])
 def forward_kernel(
     x, y, alphas, bits, size, rows, columns, blocks, inner, channels,
-    FUNCTION: tl.constexpr, FULL: tl.constexpr, CHANNEL: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    FUNCTION: tl.constexpr, FULL: tl.constexpr, POSITIVE: tl.constexpr, NEGATIVE: tl.constexpr,
+    CHANNEL: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """y = f(x): dense data as rows of `columns` elements, of which a program takes ROWS tiles below each other."""
     lane = tl.arange(0, TILE)
@@ -194,16 +210,16 @@ def forward_kernel(
         left = tl.minimum(size - first, columns) - start
         at = first + start
         if left >= TILE:
-            forward_tile(x + at + lane, y + at + lane, alpha, None, FUNCTION, FULL)
+            forward_tile(x + at + lane, y + at + lane, alpha, None, FUNCTION, FULL, POSITIVE, NEGATIVE)
         else:
-            forward_tile(x + at + lane, y + at + lane, alpha, lane < left, FUNCTION, FULL)
+            forward_tile(x + at + lane, y + at + lane, alpha, lane < left, FUNCTION, FULL, POSITIVE, NEGATIVE)
 
 
 @triton.jit(do_not_specialize=["bits", "size"])
 def backward_kernel(
     saved, grad, out, partials, alphas, bits, size, rows, columns, blocks, inner, channels,
-    FUNCTION: tl.constexpr, FULL: tl.constexpr, FROM_OUTPUT: tl.constexpr, CHANNEL: tl.constexpr,
-    ROWS: tl.constexpr, TILE: tl.constexpr,
+    FUNCTION: tl.constexpr, FULL: tl.constexpr, POSITIVE: tl.constexpr, NEGATIVE: tl.constexpr,
+    FROM_OUTPUT: tl.constexpr, CHANNEL: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """out = grad f'(x), and in `partials` the sum of grad df/dalpha: per program, or per column of its tiles."""
     lane = tl.arange(0, TILE)
@@ -218,9 +234,13 @@ def backward_kernel(
         left = tl.minimum(size - first, columns) - start
         saved_at, grad_at, out_at = saved + first + start + lane, grad + first + start + lane, out + first + start + lane
         if left >= TILE:
-            total += backward_tile(saved_at, grad_at, out_at, alpha, None, FUNCTION, FULL, FROM_OUTPUT)
+            total += backward_tile(
+                saved_at, grad_at, out_at, alpha, None, FUNCTION, FULL, POSITIVE, NEGATIVE, FROM_OUTPUT
+            )
         else:
-            total += backward_tile(saved_at, grad_at, out_at, alpha, lane < left, FUNCTION, FULL, FROM_OUTPUT)
+            total += backward_tile(
+                saved_at, grad_at, out_at, alpha, lane < left, FUNCTION, FULL, POSITIVE, NEGATIVE, FROM_OUTPUT
+            )
     if partials is not None:
         if CHANNEL == "column":
             at = (row // ROWS).to(tl.int64) * columns + start

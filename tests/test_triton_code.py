@@ -1,6 +1,6 @@
 """What Triton's compiler makes of the kernels, for GPUs that are not here: read from PTX and AMDGCN.
 
-    pytest tests/test_triton_code.py      where triton is installed and TensorFlow is not (.ci/run does it)
+pytest tests/test_triton_code.py      where triton is installed and TensorFlow is not (.ci/run does it)
 """
 
 import importlib.util
@@ -36,7 +36,8 @@ def check(figures: dict[str, float], direction: str, dtype: str) -> None:
 def test_memory_traffic_is_that_of_relu(target, dtype) -> None:
     for row in gpu_code_bench.run((target,), (dtype,)):
         check(row.figures, row.direction, dtype)
-        assert row.occupancy > 0.5 or (row.contender, dtype) == ("dyisru", "float16")
+        sums = row.contender == "dyisru" and row.direction == "backward"  # four sums are kept beside the data
+        assert row.occupancy >= 0.25 if sums else row.occupancy > 0.5
         assert (row.rsqrt >= 1) == (row.contender not in gpu_code_bench.RIVALS) and row.rsqrt < 3
 
 

@@ -1,4 +1,4 @@
-"""DyISRU's Triton kernels in Triton's interpreter, against float64.   TRITON_INTERPRET=1 pytest tests/test_triton_norm.py"""
+"""DyISRU's Triton kernels in Triton's interpreter, against float64; run as tests/test_triton_values.py is."""
 
 import os
 
@@ -9,10 +9,11 @@ from torch import Tensor
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs triton and TRITON_INTERPRET=1 in a process of its own", allow_module_level=True)
 
+from test_triton_values import CPU, DTYPES, hardware  # noqa: F401  the fixture
+
 import isrlu.torch as it
 from isrlu import _core
 from isrlu.torch import _triton, _triton_kernels, _triton_norm_kernels
-from test_triton_values import CPU, DTYPES, hardware  # noqa: F401  the fixture
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter")
 TOLERANCE = {"float64": 1e-14, "float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
@@ -47,7 +48,9 @@ def check(x: Tensor, parameters: list, dtype: str) -> None:
 def test_all_parameters_learn(dtype, shape, monkeypatch) -> None:
     monkeypatch.setattr(_triton_kernels, "ROWS", 2)
     generator = torch.Generator().manual_seed(len(shape))
-    x, weight, bias = (torch.randn(size, generator=generator).to(DTYPES[dtype]) for size in (shape, shape[-1], shape[-1]))
+    x, weight, bias = (
+        torch.randn(size, generator=generator).to(DTYPES[dtype]) for size in (shape, shape[-1], shape[-1])
+    )
     check(x, [weight, bias, torch.tensor([0.7], dtype=x.dtype), torch.tensor(-0.2, dtype=x.dtype)], dtype)
 
 

@@ -2,7 +2,7 @@
 
 The interpreter must be asked for before Triton is imported, so these tests run in a process of their own:
     TRITON_INTERPRET=1 pytest tests/test_triton_values.py
-It computes with NumPy, each operation rounded as written. What it gets wrong or idealises is replaced here (`hardware`).
+It computes with NumPy, each operation rounded as written. What it gets wrong or idealises, `hardware` replaces.
 """
 
 import os

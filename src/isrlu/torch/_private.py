@@ -97,7 +97,7 @@ def quick_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
 
 
 def constant_result(function: Callable[..., Any]) -> Callable[..., Any]:
-    """torch.compiler.assume_constant_result, which would import the compiler: seconds, and Triton where it is installed."""
+    """torch.compiler.assume_constant_result, which would import the compiler, and with it Triton: seconds."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 

@@ -1,4 +1,4 @@
-"""Launch the Triton kernels for tensors on GPUs. The gate for all tensors, core/python/torch_activation.cpp, calls this.
+"""Launch the Triton kernels for tensors on GPUs. The gate of all tensors, core/python/torch_activation.cpp, calls it.
 
 Triton is imported at the first call. If it is missing or can't run, the gate stops taking tensors on GPUs: the formula
 in torch ops then computes them, and one warning says so.
@@ -26,7 +26,9 @@ WIDEST = 2**31 - 2**16  # columns that are counted in 32 bits
 FUNCTIONS = ("isrlu", "isru", "isru_sigmoid", "sisrlu")
 # the kernel's number in the C++ core -> (function, whether the estimate of 1/sqrt is corrected)
 TILES = "hip" if torch.version.hip else "cuda"
-KERNELS = {_core.activation_kernel(name, method): (name, method != "approx") for name in FUNCTIONS for method in METHODS}
+KERNELS = {
+    _core.activation_kernel(name, method): (name, method != "approx") for name in FUNCTIONS for method in METHODS
+}
 
 _state = {"launched": False}  # whether a launch has succeeded
 

@@ -64,7 +64,7 @@ def isru(x, alpha, FULL: tl.constexpr):
 
 @triton.jit
 def is_identity(x, alpha, FUNCTION: tl.constexpr):
-    """Where f(x) = x by definition: ISRLU at x >= 0, x = -0.0 (its correction may be +0.0), alpha = 0. Never for NaN."""
+    """Where f(x) = x by definition: ISRLU at x >= 0, x = -0.0 (else its sign may be lost), alpha = 0. Never for NaN."""
     if FUNCTION == "isru_sigmoid":
         return x < x  # nowhere
     else:
@@ -74,7 +74,7 @@ def is_identity(x, alpha, FUNCTION: tl.constexpr):
 
 @triton.jit
 def sigmoid_from_isru(x, y):
-    """1/2 + y/4, y = isru(x; 1/4). For x < 0 that cancels: there 1 / (2 d (1 - y/2)), d = 1 + x^2/4, scaled by 2^-64."""
+    """1/2 + y/4, y = isru(x; 1/4). It cancels for x < 0: there 1 / (2 d (1 - y/2)), d = 1 + x^2/4, scaled by 2^-64."""
     if x.dtype == tl.float64:
         h = tl.maximum(x, -3.599131035634557e162) * 1.1641532182693481e-10  # 2^540, 2^-33
     else:
@@ -111,10 +111,7 @@ def backward(x, grad, alpha, FUNCTION: tl.constexpr, FULL: tl.constexpr):
 def backward_from_output(y, grad, alpha, FUNCTION: tl.constexpr, FULL: tl.constexpr):
     """(grad f'(x), f(x)) from y = f(x), by 1/sqrt(1 + alpha x^2) = sqrt(1 - alpha y^2). Cancels near saturation."""
     slope_at_0: tl.constexpr = 0.25 if FUNCTION == "isru_sigmoid" else 1.0
-    if FUNCTION == "isru_sigmoid":
-        s = 4.0 * y * (1.0 - y)
-    else:
-        s = tl.fma(-(alpha * y), y, 1.0)
+    s = 4.0 * y * (1.0 - y) if FUNCTION == "isru_sigmoid" else tl.fma(-(alpha * y), y, 1.0)
     s = tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL)
     root = s * inverse_root(tl.maximum(s, 1.1754943508222875e-38), FULL)  # sqrt(s); s may be 0
     return tl.where(is_identity(y, alpha, FUNCTION), grad, grad * (s * root) * slope_at_0), y
@@ -132,10 +129,7 @@ def alpha_gradient(f, grad, FUNCTION: tl.constexpr):
 @triton.jit
 def load(pointer, inside):
     """Values in the dtype of the computation; 0 outside. `inside` is None for a whole tile: its loads are 128 bits."""
-    if inside is None:
-        values = tl.load(pointer)
-    else:
-        values = tl.load(pointer, mask=inside, other=0.0)
+    values = tl.load(pointer) if inside is None else tl.load(pointer, mask=inside, other=0.0)
     return values if values.dtype == tl.float64 else values.to(tl.float32)
 
 
@@ -147,13 +141,13 @@ def load_alpha(alphas, bits, row, start, lane, columns, inner, channels, DTYPE: 
     An infinite alpha is replaced by the largest number: infinity times 0 would be NaN.
     """
     if alphas is None:
-        alpha = tl.full((1,), bits, tl.int64 if DTYPE == tl.float64 else tl.int32).to(DTYPE, bitcast=True)
+        alpha = tl.full((1,), bits, tl.int64 if tl.float64 == DTYPE else tl.int32).to(DTYPE, bitcast=True)
     elif CHANNEL == "column":
         at = start.to(tl.int32) + lane
         alpha = tl.load(alphas + (at // inner) % channels, mask=lane < columns - start, other=1.0)
     else:
         alpha = tl.load(alphas + row % channels + tl.arange(0, 1))
-    largest: tl.constexpr = 1.7976931348623157e308 if DTYPE == tl.float64 else 3.4028234663852886e38
+    largest: tl.constexpr = 1.7976931348623157e308 if tl.float64 == DTYPE else 3.4028234663852886e38
     return tl.where(alpha > largest, largest, alpha)
 
 
@@ -232,7 +226,11 @@ def backward_kernel(
     for k in range(1 if ROWS == 1 else tl.minimum(rows - row, ROWS)):
         first = (row + k).to(tl.int64) * columns
         left = tl.minimum(size - first, columns) - start
-        saved_at, grad_at, out_at = saved + first + start + lane, grad + first + start + lane, out + first + start + lane
+        saved_at, grad_at, out_at = (
+            saved + first + start + lane,
+            grad + first + start + lane,
+            out + first + start + lane,
+        )
         if left >= TILE:
             total += backward_tile(
                 saved_at, grad_at, out_at, alpha, None, FUNCTION, FULL, POSITIVE, NEGATIVE, FROM_OUTPUT

@@ -33,18 +33,18 @@ def backward(
 
     tiles, sizes = _divide(x, weight, bias)
     strips = tiles.programs // sizes[3]
-    made = {"dtype": torch.float64 if x.dtype is torch.float64 else torch.float32, "device": x.device}
+    wide = torch.float64 if x.dtype is torch.float64 else torch.float32
     scales = numbers = None
     if weight is not None or bias is not None:
-        scales = torch.empty(2, strips * sizes[2] // sizes[4], sizes[4], **made)
+        scales = torch.empty(2, strips * sizes[2] // sizes[4], sizes[4], dtype=wide, device=x.device)
     if isinstance(alpha, Tensor) or isinstance(shift, Tensor):
-        numbers = torch.empty(2, tiles.programs, **made)
+        numbers = torch.empty(2, tiles.programs, dtype=wide, device=x.device)
     with _triton.on_device_of(x):
         kernels.norm_backward_kernel[(tiles.programs,)](
             x, grad, out, scales, numbers, weight, *_numbers(x, alpha, shift), *sizes, tiles.rows, tiles.tile,
             **_triton.OPTIONS,
         )  # fmt: skip
-    sums = [None, None] if scales is None else [*scales.sum(1)]
+    sums: list[Tensor | None] = [None, None] if scales is None else [*scales.sum(1)]
     sums += [None, None] if numbers is None else [*numbers.sum(1)]
     given = weight, bias, alpha, shift
     return tuple(

@@ -2,7 +2,7 @@
 
     df/du = weight r^3, r = 1 / sqrt(1 + u^2)
 
-Contiguous data are rows of `columns` elements, whole groups of channels, as in `_triton_kernels` with channels as columns.
+Contiguous data are rows of `columns` elements, whole groups of channels, as in `_triton_kernels` for small channels.
 Infinite x counts as the largest number, and u is clamped to 2^62 (float32) or 2^500 (float64), where f is +-1.
 """
 
@@ -16,7 +16,7 @@ from isrlu.torch._triton_kernels import clamp, load
 def number(tensor, bits, DTYPE: tl.constexpr):
     """alpha or shift: the number that has these bits, or the value of a tensor."""
     if tensor is None:
-        return tl.full((1,), bits, tl.int64 if DTYPE == tl.float64 else tl.int32).to(DTYPE, bitcast=True)
+        return tl.full((1,), bits, tl.int64 if tl.float64 == DTYPE else tl.int32).to(DTYPE, bitcast=True)
     else:
         return tl.load(tensor + tl.arange(0, 1)).to(DTYPE)
 
@@ -86,7 +86,7 @@ def norm_backward_kernel(
     x, grad, out, scales, numbers, weight, alpha, shift, alpha_bits, shift_bits,
     size, rows, columns, blocks, channels, ROWS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """out: the gradient of x. scales [2, strips, columns]: sums for weight and bias. numbers [2, programs]: alpha, shift."""
+    """out: of x. scales [2, strips, columns]: sums for weight and bias. numbers [2, programs]: for alpha and shift."""
     dtype: tl.constexpr = tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32
     lane, strips = tl.arange(0, TILE), tl.num_programs(0) // blocks
     row, start = tl.program_id(0) // blocks * ROWS, (tl.program_id(0) % blocks).to(tl.int64) * TILE

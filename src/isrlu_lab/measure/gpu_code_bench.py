@@ -132,7 +132,11 @@ def _count_ptx(compiled: Any, elements: float) -> dict[str, float]:
 
 def _count_amdgcn(compiled: Any, elements: float) -> dict[str, float]:
     code = compiled.asm["amdgcn"]
-    path = _whole_tiles(code, r"^\.LBB|^\s+s_cbranch|^\s+s_branch", r"(?:global|buffer)_load_dwordx4(?s:.)*(?:global|buffer)_store_dwordx4")
+    path = _whole_tiles(
+        code,
+        r"^\.LBB|^\s+s_cbranch|^\s+s_branch",
+        r"(?:global|buffer)_load_dwordx4(?s:.)*(?:global|buffer)_store_dwordx4",
+    )
     registers = int(_value(code, "vgpr_count"))
     waves = min(WAVES_PER_SIMD, REGISTERS_PER_LANE // (-(-registers // 8) * 8))
     return {

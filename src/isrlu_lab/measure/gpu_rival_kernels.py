@@ -1,4 +1,4 @@
-"""ReLU and ELU as Triton kernels, written like isrlu/torch/_triton_kernels.py: what a GPU has to do for them at least."""
+"""ReLU and ELU as Triton kernels, written like isrlu/torch/_triton_kernels.py: what a GPU executes for them."""
 
 import triton
 import triton.language as tl

@@ -22,7 +22,7 @@ from isrlu.signal import (
 )
 
 mpmath = pytest.importorskip("mpmath")
-ALPHAS = [0.01, 0.5, 0.70832, 1.0, 3.0, 1e4]
+ALPHAS = [0.01, 0.70832, 3.0]
 CLOSE = 2e-14
 
 
@@ -63,10 +63,10 @@ def test_moments_away_from_the_standard_normal() -> None:
     assert found.variance == pytest.approx(float(second - first**2), rel=CLOSE)
 
 
-@pytest.mark.parametrize("alpha", [5e-324, 1e-300, 1e-6, *ALPHAS, 1e30, 1.7e308])
+@pytest.mark.parametrize("alpha", [2.3e-308, 1e-6, 0.5, 1.0, *ALPHAS, 1e4, 1.7e308])
 def test_sisrlu_constants_are_those_of_the_closed_form(alpha: float) -> None:
     """beta = 1 / g and lambda^-2 = 1/2 + (1 - g) / (2 alpha g^2): docs/signal.md."""
-    with mpmath.workdps(700):  # digits: 1 - g cancels half of them at alpha = 1e-324
+    with mpmath.workdps(700):  # digits: 1 - g cancels half of them at alpha = 1e-308
         s = 1 / mpmath.sqrt(2 * mpmath.mpf(alpha))
         g = mpmath.sqrt(mpmath.pi) * s * mpmath.exp(s**2) * mpmath.erfc(s)
         lambda_ = 1 / mpmath.sqrt(mpmath.mpf(1) / 2 + (1 - g) / (2 * mpmath.mpf(alpha) * g**2))

@@ -151,7 +151,9 @@ def _sisrlu(x: Floats, alpha: Floats) -> Floats:
 
 
 def _sisrlu_slope(x: Floats, alpha: Floats) -> Floats:
-    return _sisrlu_scale(x, alpha) * _isrlu_slope(x, alpha)
+    """scale r^3, multiplied in this order: r^3 alone may underflow."""
+    scale, r = _sisrlu_scale(x, alpha), 1 / np.hypot(1, np.sqrt(alpha) * x)
+    return np.where((x >= 0) | ((alpha == 0) & ~np.isnan(x)), scale, scale * r * r * r)
 
 
 def _isru_alpha_slope(x: Floats, alpha: Floats) -> Floats:

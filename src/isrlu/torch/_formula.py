@@ -52,7 +52,7 @@ def sisrlu(x: Tensor, alpha: float) -> Tensor:
     wide = compute(x)
     positive, negative = sisrlu_scales(alpha)
     y = isrlu(wide, alpha)
-    return torch.where(wide >= 0, y * positive, y * negative).to(x.dtype)  # `where` of two numbers would be float32
+    return torch.where(wide >= 0, y * positive, y * negative).to(x.dtype)  # where() of two numbers would be float32
 
 
 def sisrlu_scales(alpha: float) -> tuple[float, float]:

@@ -104,7 +104,7 @@ def _isrlu(x: Tensor, alpha: float | Tensor) -> Tensor:
 
 def _sisrlu(x: Tensor, alpha: float, positive: float, negative: float) -> Tensor:
     y = _isrlu(x, alpha)
-    return torch.where(x >= 0, y * positive, y * negative)  # `where` of two numbers would be float32
+    return torch.where(x >= 0, y * positive, y * negative)  # where() of two numbers would be float32
 
 
 def _isru(x: Tensor, alpha: float | Tensor) -> Tensor:

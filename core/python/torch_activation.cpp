@@ -45,7 +45,7 @@ struct Call {
         function = static_cast<int>(number / method_count);
         method = static_cast<int>(number % method_count);
         alpha_is_tensor = !is_number(given_alpha);
-        if (alpha_is_tensor) return describe(given_alpha, alphas) && fits(view);
+        if (alpha_is_tensor) return describe_on_device(given_alpha, alphas) && same_device(alphas, view) && fits(view);
         alpha = PyFloat_AsDouble(given_alpha);
         if (alpha == -1.0) PyErr_Clear();  // an integer beyond all floats, or -1
         return alpha >= 0 && alpha < HUGE_VAL;
@@ -99,7 +99,7 @@ PyObject* activate(PyObject* x, PyObject* kernel, PyObject* alpha, bool inplace)
 {
     TensorView in, out;
     Call call;
-    if (!describe(x, in) || !call.parse(kernel, alpha, in) || is_observed()) Py_RETURN_NONE;
+    if (!describe_on_device(x, in) || !call.parse(kernel, alpha, in) || is_observed()) Py_RETURN_NONE;
     const bool wants_grad = (requires_grad(x) || (call.alpha_is_tensor && requires_grad(alpha))) && is_grad_enabled();
     if (wants_grad && is_transformed()) Py_RETURN_NONE;
     if (inplace && !may_be_overwritten(x, in, wants_grad)) return activate_by_copy(x, kernel, alpha);
@@ -110,7 +110,12 @@ PyObject* activate(PyObject* x, PyObject* kernel, PyObject* alpha, bool inplace)
     out = in;
     const Owned y = inplace ? nb::borrow(x) : owned(empty_like(x, in, out));
     if (!y) return none_unless_error();
-    if (!forward_into(call, in, out)) return nullptr;
+    if (in.launched) {
+        PyObject* args[] = {x, y.ptr(), kernel, alpha};
+        const Owned done = owned(launch_forward(args, 4));
+        if (!done.is_valid() || done.ptr() == Py_False) return none_unless_error();
+    }
+    else if (!forward_into(call, in, out)) return nullptr;
     if (!wants_grad) return inplace && !increment_version(x) ? nullptr : Owned(y).release().ptr();
     // y goes in a tuple: as an argument of its own it would count as an input of the autograd function.
     const Owned made = owned(PyTuple_Pack(1, y.ptr()));
@@ -129,7 +134,7 @@ PyObject* activation_forward(PyObject*, PyObject* const* args, Py_ssize_t count)
 // A gradient in the layout of `saved`: itself, or a copy, which `holder` keeps.
 bool match_layout(PyObject* grad, PyObject* saved, const TensorView& like, TensorView& view, Owned& holder)
 {
-    if (describe(grad, view) && same_layout(like, view)) return true;
+    if (describe_on_device(grad, view) && same_layout(like, view)) return true;
     holder = owned(empty_like(saved, like, view));
     return holder && owned(PyObject_CallMethod(holder.ptr(), "copy_", "O", grad));
 }
@@ -143,7 +148,8 @@ PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t count
     const bool from_output = args[4] == Py_True, wants_alpha_grad = args[5] == Py_True;
     TensorView in, grad_out, grad_in, alpha_grad;
     Call call;
-    if (!describe(saved, in) || !describe(grad, grad_out) || !call.parse(args[2], alpha, in)) Py_RETURN_NONE;
+    if (!describe_on_device(saved, in) || !describe_on_device(grad, grad_out) || !call.parse(args[2], alpha, in))
+        Py_RETURN_NONE;
     if (is_grad_enabled() || is_observed() || is_transformed()) Py_RETURN_NONE;
     if (!in.dense) {  // a hook on saved tensors made it so
         const Owned dense = owned(clone(saved));
@@ -156,6 +162,12 @@ PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t count
     const Owned result = owned(empty_like(saved, in, grad_in));
     if (!result) return none_unless_error();
     const bool learns = call.alpha_is_tensor && wants_alpha_grad;
+    if (in.launched) {
+        PyObject* used = grad_holder.is_valid() ? grad_holder.ptr() : grad;
+        PyObject* launch[] = {saved, used, result.ptr(), args[2], alpha, args[4], learns ? Py_True : Py_False};
+        alpha_result = owned(launch_backward(launch, 7));
+        return alpha_result.is_valid() ? PyTuple_Pack(2, result.ptr(), alpha_result.ptr()) : nullptr;
+    }
     if (learns) {
         alpha_result = owned(empty_like(alpha, call.alphas, alpha_grad));
         if (!alpha_result) return none_unless_error();

@@ -41,7 +41,7 @@ struct Parameter {
     // A parameter of x's dtype, or of float32 for 16-bit x.
     bool describe_for(const TensorView& x)
     {
-        is_tensor = describe(object, view);
+        is_tensor = describe_on_device(object, view) && same_device(view, x);
         return is_tensor && (view.type == x.type || (view.type == Type::float32 && x.type != Type::float64));
     }
     // None, or a contiguous tensor of the shape of x's last dims.
@@ -58,7 +58,7 @@ struct Parameter {
     {
         if (PyFloat_CheckExact(object)) return std::isfinite(value = PyFloat_AS_DOUBLE(object));
         if (!describe_for(x) || view.size != 1) return false;
-        value = value_of(view);
+        if (!view.launched) value = value_of(view);  // on a GPU the kernel reads it
         return true;
     }
     NormParameter data() const { return {is_tensor ? view.data() : nullptr, is_tensor ? view.type : Type::float32}; }
@@ -93,7 +93,7 @@ Owned contiguous(PyObject* x, TensorView& view)
 {
     if (is_contiguous(view)) return nb::borrow(x);
     Owned copy = owned(PyObject_CallMethod(x, "contiguous", nullptr));
-    return copy && describe(copy.ptr(), view) && is_contiguous(view) ? copy : Owned();
+    return copy && describe_on_device(copy.ptr(), view) && is_contiguous(view) ? copy : Owned();
 }
 
 // norm_forward(x, weight, bias, alpha, shift): y; (y,) if a gradient is wanted; or None.
@@ -102,13 +102,19 @@ PyObject* norm_forward(PyObject*, PyObject* const* args, Py_ssize_t count)
     if (count != 5) return PyErr_Format(PyExc_TypeError, "norm_forward takes 5 arguments, got %zd", count);
     TensorView in, out;
     Call call(args + 1);
-    if (!describe(args[0], in) || !call.fits(in) || is_observed()) Py_RETURN_NONE;
+    if (!describe_on_device(args[0], in) || !call.fits(in) || is_observed()) Py_RETURN_NONE;
     const bool wants_grad = is_grad_enabled() && (requires_grad(args[0]) || call.learns());
     if (wants_grad && is_transformed()) Py_RETURN_NONE;
     const Owned x = contiguous(args[0], in);
     if (!x) return none_unless_error();
     Owned y = owned(empty_like(x.ptr(), in, out));
     if (!y) return none_unless_error();
+    if (in.launched) {
+        PyObject* launch[] = {x.ptr(), y.ptr(), args[1], args[2], args[3], args[4]};
+        const Owned done = owned(launch_norm_forward(launch, 6));
+        if (!done || done.ptr() == Py_False) return none_unless_error();
+        return wants_grad ? PyTuple_Pack(1, y.ptr()) : y.release().ptr();
+    }
     const NormLayer layer = call.layer(in);
     if (!run_kernel(in.size, [&] { isrlu::norm_forward(layer, in.data(), out.data()); })) return nullptr;
     return wants_grad ? PyTuple_Pack(1, y.ptr()) : y.release().ptr();
@@ -131,12 +137,19 @@ PyObject* norm_backward(PyObject*, PyObject* const* args, Py_ssize_t count)
     if (count != 6) return PyErr_Format(PyExc_TypeError, "norm_backward takes 6 arguments, got %zd", count);
     TensorView in, grad_out, grad_in;
     Call call(args + 2);
-    if (!describe(args[0], in) || !describe(args[1], grad_out) || grad_out.type != in.type) Py_RETURN_NONE;
+    if (!describe_on_device(args[0], in) || !describe_on_device(args[1], grad_out) || grad_out.type != in.type)
+        Py_RETURN_NONE;
     if (!call.fits(in) || is_grad_enabled() || is_observed() || is_transformed()) Py_RETURN_NONE;
     const Owned x = contiguous(args[0], in), grad = contiguous(args[1], grad_out);
     if (!x || !grad) return none_unless_error();
     const Owned result = owned(empty_like(x.ptr(), in, grad_in));
     if (!result) return none_unless_error();
+    if (in.launched) {
+        PyObject* launch[] = {x.ptr(), grad.ptr(), result.ptr(), args[2], args[3], args[4], args[5]};
+        const Owned others = owned(launch_norm_backward(launch, 7));  // a tuple of four
+        const Owned first = owned(PyTuple_Pack(1, result.ptr()));
+        return others && first ? PySequence_Concat(first.ptr(), others.ptr()) : nullptr;
+    }
     const NormLayer layer = call.layer(in);
     std::vector<double> weight(layer.channels), bias(layer.channels);
     NormGradients gradients{weight.data(), bias.data(), 0, 0};

@@ -1,7 +1,11 @@
 #include "python/torch_tensor.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <string>
+#include <vector>
+
+#include <nanobind/stl/vector.h>
 
 namespace nb = nanobind;
 using nb::dlpack::dltensor;
@@ -27,7 +31,16 @@ struct Torch {
     PyObject *empty_like, *is_grad_enabled, *is_inference_mode_enabled, *increment_version, *apply;  // functions
     PyObject *dispatch_modes, *tracing_state, *transforms;  // functions: true while somebody watches
     PyObject* forward_ad;  // namespace of torch.autograd.forward_ad
+    PyObject *launch_forward, *launch_backward;  // isrlu/torch/_triton.py
+    PyObject *launch_norm_forward, *launch_norm_backward;  // isrlu/torch/_triton_norm.py
 } torch;
+
+// DLPack's numbers of the device types whose kernels are launched from Python.
+std::vector<int> launch_devices;
+bool is_launched(const dltensor& t)
+{
+    return std::find(launch_devices.begin(), launch_devices.end(), t.device.device_type) != launch_devices.end();
+}
 
 // Names of attributes and methods, interned.
 struct Names {
@@ -99,6 +112,10 @@ bool connect_torch(const nb::dict& found, nb::object exchange)
     torch.tracing_state = take("tracing_state");
     torch.transforms = take("transforms");
     torch.forward_ad = take("forward_ad");
+    torch.launch_forward = take("launch_forward");
+    torch.launch_backward = take("launch_backward");
+    torch.launch_norm_forward = take("launch_norm_forward");
+    torch.launch_norm_backward = take("launch_norm_backward");
     const auto intern = PyUnicode_InternFromString;
     names = {intern("requires_grad"),  intern("is_leaf"),      intern("_is_view"),       intern("is_neg"),
              intern("_is_zerotensor"), intern("is_inference"), intern("_current_level"), intern("clone"),
@@ -136,7 +153,14 @@ bool same_layout(const TensorView& a, const TensorView& b)
     return true;
 }
 
-bool describe(PyObject* x, TensorView& view)
+bool same_device(const TensorView& a, const TensorView& b)
+{
+    return a.t.device.device_type == b.t.device.device_type && a.t.device.device_id == b.t.device.device_id;
+}
+
+bool describe(PyObject* x, TensorView& view) { return describe_on_device(x, view) && !view.launched; }
+
+bool describe_on_device(PyObject* x, TensorView& view)
 {
     PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(x));
     if (!torch.describe || (type != torch.tensor && type != torch.parameter)) return false;
@@ -144,8 +168,9 @@ bool describe(PyObject* x, TensorView& view)
         PyErr_Clear();  // a wrapper of a function transform, a sparse tensor, ...
         return false;
     }
-    if (view.t.device.device_type != nb::device::cpu::value || !view.t.data || !find_type(view.t, view.type))
-        return false;
+    view.launched = is_launched(view.t);
+    if (!view.launched && view.t.device.device_type != nb::device::cpu::value) return false;
+    if (!view.t.data || !find_type(view.t, view.type)) return false;
     view.size = count_elements(view.t);
     if (view.size == 0) return false;
     view.dense = is_dense(view);
@@ -157,7 +182,7 @@ bool describe(PyObject* x, TensorView& view)
 PyObject* empty_like(PyObject* x, const TensorView& like, TensorView& view)
 {
     PyObject* y = PyObject_Vectorcall(torch.empty_like, &x, 1, nullptr);
-    if (y && (!describe(y, view) || !same_layout(like, view))) Py_CLEAR(y);
+    if (y && (!describe_on_device(y, view) || !same_layout(like, view))) Py_CLEAR(y);
     return y;
 }
 PyObject* new_empty(PyObject* x, const std::vector<std::size_t>& shape, TensorView& view)
@@ -210,6 +235,22 @@ PyObject* apply_autograd(PyObject* const* args, std::size_t count)
 {
     return PyObject_Vectorcall(torch.apply, args, count, nullptr);
 }
+PyObject* launch_forward(PyObject* const* args, std::size_t count)
+{
+    return PyObject_Vectorcall(torch.launch_forward, args, count, nullptr);
+}
+PyObject* launch_backward(PyObject* const* args, std::size_t count)
+{
+    return PyObject_Vectorcall(torch.launch_backward, args, count, nullptr);
+}
+PyObject* launch_norm_forward(PyObject* const* args, std::size_t count)
+{
+    return PyObject_Vectorcall(torch.launch_norm_forward, args, count, nullptr);
+}
+PyObject* launch_norm_backward(PyObject* const* args, std::size_t count)
+{
+    return PyObject_Vectorcall(torch.launch_norm_backward, args, count, nullptr);
+}
 
 PyObject* none_unless_error() { return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None); }
 
@@ -225,6 +266,9 @@ void add_tensor_functions(nb::module_& m)
 {
     m.def("connect_torch", connect_torch,
           "Hand over PyTorch's classes and functions by name, and its DLPack exchange table.");
+    m.def(
+        "set_launch_devices", [](std::vector<int> types) { launch_devices = std::move(types); }, nb::arg("types"),
+        "DLPack's numbers of the device types whose kernels isrlu.torch launches with Triton.");
     add_fast_function(m, "are_plain", are_plain,
                       "are_plain(*tensors): whether all are plain CPU tensors of one dtype, or None, and no tracer or "
                       "transform is active.");

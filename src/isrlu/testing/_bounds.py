@@ -54,7 +54,14 @@ BOUNDS: dict[tuple[str, str], Bounds] = {
 """(framework, function) -> largest errors in float32 and float64 with method "full"."""
 KERNELS = ("numpy", "torch")  # the frameworks with methods other than "full"
 
-ESTIMATE = {"scalar": 0.0, "sse2": 2**-11.4, "avx2": 2**-11.4, "avx512": 2.0**-14, "neon": 2.0**-8}
+ESTIMATE = {
+    "scalar": 0.0,
+    "sse2": 2**-11.4,
+    "avx2": 2**-11.4,
+    "avx512": 2.0**-14,
+    "neon": 2.0**-8,
+    "rsqrt.approx": 2**-22.9,
+}
 """Instruction set -> largest relative error of its estimate of 1 / sqrt(d), as specified by the vendors."""
 # Methods other than "full": ulps for rounding the root and its product with x, added to the error of the root.
 ROUNDINGS = Bounds(f=5, dfdx=12, dfdalpha=17)

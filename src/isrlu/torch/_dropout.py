@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from isrlu.signal import SISRLU_ALPHA, DropoutConstants, dropout_constants
+from isrlu.torch import _private
 
 
 def sisrlu_dropout(
@@ -49,7 +50,7 @@ def _drop(x: Tensor, shape: torch.Size, p: float, alpha: float, training: bool, 
     return x.copy_(y) if inplace else y
 
 
-@torch.compiler.assume_constant_result
+@_private.constant_result
 def _traced_constants(p: float, alpha: float) -> DropoutConstants:
     return dropout_constants(p, alpha)
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from isrlu.signal import sisrlu_constants
+from isrlu.torch import _private
 
 BEND = 0.5  # t = 1/z is used above this |z|. Below it, the derivative's two terms differ by a factor of 5 or more.
 
@@ -59,7 +60,7 @@ def sisrlu_scales(alpha: float) -> tuple[float, float]:
     return _sisrlu_scales(alpha.__float__())  # for Dynamo this call, not float(), makes a constant of alpha
 
 
-@torch.compiler.assume_constant_result
+@_private.constant_result
 def _sisrlu_scales(alpha: float) -> tuple[float, float]:
     """Dynamo calls this function while it traces, instead of tracing it."""
     beta, lambda_ = sisrlu_constants(alpha)

@@ -32,7 +32,7 @@ def isrlu(x: Tensor, alpha: float | Tensor = 1.0, inplace: bool = False, method:
         alpha: a number >= 0, or a tensor with one value or one value per channel (dim 1 of x, as in PReLU). The
             values of a tensor are not checked.
         inplace: write the result into x. The backward pass then needs only the output.
-        method: the inverse square root method on CPU. Compilers and other devices only have "full".
+        method: the inverse square root method on CPU. GPUs have "full" and "approx", compilers only "full".
 
     >>> import torch
     >>> isrlu(torch.tensor([-2.0, 0.0, 2.0]), alpha=2.0)

@@ -1,7 +1,7 @@
 """All uses of PyTorch's private names. If one is missing, calls use a slower path and nothing fails.
 
 find(path)       the object, or None
-connect(apply)   pass PyTorch's classes and functions to the kernels, which then accept plain CPU tensors
+connect(apply)   pass PyTorch's classes and functions to the kernels, which then accept plain tensors
 """
 
 import ctypes
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad, graph
 
 from isrlu import _core
+from isrlu.torch import _triton, _triton_norm
 
 LIBRARIES = {"darwin": "libtorch_cpu.dylib", "win32": "torch_cpu.dll"}
 
@@ -70,6 +71,10 @@ def connect(apply: Callable[..., Any]) -> bool:
             "increment_version": graph.increment_version,
             "forward_ad": vars(forward_ad),
             "apply": apply,
+            "launch_forward": _triton.forward,
+            "launch_backward": _triton.backward,
+            "launch_norm_forward": _triton_norm.forward,
+            "launch_norm_backward": _triton_norm.backward,
             **watchers,
         },
         Tensor.__dlpack_c_exchange_api__,
@@ -104,6 +109,12 @@ def shorten(function: type[torch.autograd.Function], forward: Callable[..., Any]
     function.forward = staticmethod(forward)  # type: ignore[method-assign]
     node.apply = function.backward
     return True
+
+
+def constant_result(function: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.compiler.assume_constant_result, which would import the compiler, and with it Triton: seconds."""
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def is_transformed() -> bool:

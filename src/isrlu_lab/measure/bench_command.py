@@ -39,8 +39,12 @@ BENCHES = (
     ),
     Bench("numpy", "numpy_bench", "size rounds", "isrlu.numpy against np.maximum and NumPy expressions."),
     Bench(
-        "torch", "torch_bench", "size threads rounds functions steps",
+        "torch", "torch_bench", "size threads rounds functions steps device",
         "Time of a call beside PyTorch's own activations; of a training step, with its peak memory.",
+    ),
+    Bench(
+        "gpu-code", "gpu_code_bench", "",
+        "What a GPU executes for the Triton kernels, ReLU and ELU: instructions and registers. Needs Triton, no GPU.",
     ),
     Bench(
         "rnn", "recurrent_bench", "batch hidden layer_threads simd rounds",
@@ -121,6 +125,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "threads": (Threads, None),
     "functions": (Functions, True),
     "steps": (Steps, True),
+    "device": (Annotated[str, typer.Option(help="Where the functions run: cpu, cuda (also ROCm) or xpu.")], "cpu"),
     "batch": (Annotated[list[int] | None, typer.Option(min=1, help="Sequences; repeatable (1 and 32).")], None),
     "hidden": (Annotated[list[int] | None, typer.Option(min=1, help="Hidden units; repeatable (64 to 512).")], None),
     "layer_threads": (

@@ -25,10 +25,17 @@ class Sample:
 
 
 def measure(
-    contenders: Mapping[str, Callable[[], object]], *, rounds: int = 25, slice_seconds: float = 2e-3
+    contenders: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int = 25,
+    slice_seconds: float = 2e-3,
+    synchronize: Callable[[], object] = lambda: None,
 ) -> dict[str, Sample]:
-    """Time each contender `rounds` times, interleaved; a time is the mean over a loop of about `slice_seconds`."""
-    timed = {name: partial(_time, call) for name, call in contenders.items()}
+    """Time each contender `rounds` times, interleaved; a time is the mean over a loop of about `slice_seconds`.
+
+    `synchronize` waits for the device, where calls only put work into its queue.
+    """
+    timed = {name: partial(_time, call, synchronize) for name, call in contenders.items()}
     return measure_loops(timed, rounds=rounds, slice_seconds=slice_seconds)
 
 
@@ -49,10 +56,12 @@ def ratio(samples: Mapping[str, Sample], slow: str, fast: str) -> float:
     return statistics.median(a / b for a, b in zip(samples[slow].seconds, samples[fast].seconds, strict=True))
 
 
-def _time(call: Callable[[], object], loops: int) -> float:
+def _time(call: Callable[[], object], synchronize: Callable[[], object], loops: int) -> float:
+    synchronize()
     start = time.perf_counter()
     for _ in range(loops):
         call()
+    synchronize()
     return time.perf_counter() - start
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import isrlu.torch as it
 from isrlu import testing
+from isrlu_lab.errors import UserError
 from isrlu_lab.measure.measurement import Measurement, seconds_figures
 from isrlu_lab.measure.printer import Column, Layout, Tables
 from isrlu_lab.measure.timer import measure
@@ -58,7 +59,7 @@ CHECKED_BY_ORACLE: dict[str, tuple[str, str | None]] = {
 
 
 LAYOUT = Layout(
-    title=lambda m: f"threads: {m.threads}, {m.size:,} elements, {m.direction}",
+    title=lambda m: f"{_place(m.device, m.threads)}, {m.size:,} elements, {m.direction}",
     labels=[Column("", lambda m: m.contender)],
     figures=[
         Column("us/call", lambda m: f"{m.seconds * 1e6:.4g}"),
@@ -76,13 +77,15 @@ def bench(
     rounds: int,
     functions: bool,
     steps: bool,
+    device: str,
     progress: Callable[[str], None],
 ) -> Tables:
-    """`isrlu bench torch`: the functions, then training steps."""
+    """`isrlu bench torch`: the functions, then training steps, which are timed on the CPU alone."""
+    check_device(device)
     tables = []
     if functions:
-        tables.append((LAYOUT, run(size or SIZES, threads, rounds=rounds, progress=progress)))
-    if steps:
+        tables.append((LAYOUT, run(size or SIZES, threads, rounds=rounds, device=device, progress=progress)))
+    if steps and device == "cpu":
         from isrlu_lab.measure import training_step_bench
 
         tables.append((training_step_bench.LAYOUT, training_step_bench.run(rounds=rounds, progress=progress)))
@@ -95,23 +98,28 @@ def run(
     *,
     rounds: int = 25,
     contenders: Iterable[str] = tuple(CONTENDERS),
+    device: str = "cpu",
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[Measurement]:
-    """Time every contender on every size, forward alone and with backward, on one and on all threads."""
+    """Time every contender on every size, forward alone and with backward, on one and on all threads of the CPU."""
     found: list[Measurement] = []
     chosen = {name: _function(name) for name in dict.fromkeys(["relu", *contenders])}
     for name, function in chosen.items():
-        check(name, function)
-    for count in threads or sorted({1, torch.get_num_threads()}):
+        check(name, function, device)
+    every = sorted({1, torch.get_num_threads()}) if device == "cpu" else [1]
+    synchronize = (lambda: None) if device == "cpu" else torch.accelerator.synchronize
+    for count in threads or every:
         with using_threads(count):
             for size in sizes:
                 torch.compiler.reset()  # compile the formula for this size and number of threads
                 for direction, prepare in (("forward", forward), ("forward and backward", forward_and_backward)):
-                    progress(f"{size:,} elements, {direction}, threads: {count}")
-                    calls = {name: prepare(f, size) for name, f in chosen.items()}
-                    samples = measure(calls, rounds=rounds if size < LARGE else max(5, rounds // 3))
+                    progress(f"{size:,} elements, {direction}, {_place(device, count)}")
+                    calls = {name: prepare(f, size, device) for name, f in chosen.items()}
+                    fewer = rounds if size < LARGE else max(5, rounds // 3)
+                    samples = measure(calls, rounds=fewer, synchronize=synchronize)
                     for name in samples:
                         labels = {"size": size, "threads": count, "direction": direction, "contender": name}
+                        labels["device"] = device
                         figures = seconds_figures(samples, name, relative_to={"of_relu": "relu"})
                         found.append(Measurement(labels, figures))
     return found
@@ -121,17 +129,29 @@ def _function(name: str) -> Function:
     return CONTENDERS[name]() if name.endswith("compiled") else CONTENDERS[name]
 
 
-def forward(f: Function, size: int) -> Callable[[], object]:
+def _place(device: str, threads: int) -> str:
+    return f"threads: {threads}" if device == "cpu" else device
+
+
+def check_device(name: str) -> None:
+    """Raise UserError unless this PyTorch has the device."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    known = ["cpu", *([accelerator.type] if accelerator else [])]
+    if name.partition(":")[0] not in known:
+        raise UserError(f"device {name!r} is not available: this PyTorch has {', '.join(known)}")
+
+
+def forward(f: Function, size: int, device: str = "cpu") -> Callable[[], object]:
     """A call of f on `size` normal numbers."""
-    x = torch.randn(size, generator=torch.Generator().manual_seed(size))
+    x = torch.randn(size, generator=torch.Generator().manual_seed(size)).to(device)
     return lambda: f(x)
 
 
-def forward_and_backward(f: Function, size: int) -> Callable[[], object]:
+def forward_and_backward(f: Function, size: int, device: str = "cpu") -> Callable[[], object]:
     """A call of f, and of its backward pass from a given upstream gradient."""
     generator = torch.Generator().manual_seed(size)
-    x = torch.randn(size, generator=generator, requires_grad=True)
-    grad = torch.randn(size, generator=generator)
+    x, grad = (torch.randn(size, generator=generator).to(device) for _ in range(2))
+    x.requires_grad_()
 
     def call() -> None:
         x.grad = None
@@ -140,10 +160,10 @@ def forward_and_backward(f: Function, size: int) -> Callable[[], object]:
     return call
 
 
-def check(name: str, f: Function) -> None:
+def check(name: str, f: Function, device: str = "cpu") -> None:
     """Raise unless f and its gradient agree with the oracle, or with float64 where f is PyTorch's own."""
     x = torch.randn(10_000, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    y = f(x)
+    y = f(x.to(device)).cpu()
     y.backward(torch.ones_like(y))
     assert x.grad is not None
     if name in CHECKED_BY_ORACLE:
@@ -151,12 +171,13 @@ def check(name: str, f: Function) -> None:
         vectors = testing.expect(function, x.detach().numpy())
         if method:
             try:
-                return testing.check(vectors, "torch", method, f=y.detach(), dfdx=x.grad)
+                simd = None if device == "cpu" else "rsqrt.approx"
+                return testing.check(vectors, "torch", method, simd=simd, f=y.detach(), dfdx=x.grad)
             except AssertionError as error:
                 raise AssertionError(f"{name}: {error}") from None
         expected, slope = torch.from_numpy(vectors.f), torch.from_numpy(vectors.dfdx)
     else:
-        exact = x.detach().double().requires_grad_()
+        exact = x.detach().double().requires_grad_()  # on the CPU
         expected = f(exact)
         (slope,) = torch.autograd.grad(expected, exact, torch.ones_like(expected))
     for got, want in ((y.detach(), expected.detach()), (x.grad, slope)):

@@ -1,6 +1,8 @@
 """`isrlu train`: one run with a progress line."""
 
+import contextlib
 import dataclasses
+import importlib
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -88,6 +90,10 @@ def _board(folder: Path | None) -> Callable[[Any], None]:
     """A function that writes the last point of a history to TensorBoard, or does nothing without a folder."""
     if folder is None:
         return lambda _: None
+    # TensorBoard loads TensorFlow where it is installed. Triton, which PyTorch's compiler imports where that is
+    # installed, has to come first: the other order ends the process.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("triton")
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

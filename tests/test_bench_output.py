@@ -31,7 +31,7 @@ DOCUMENTED = {
         None,
         "size contender seconds spread of_maximum",
     ),
-    ("torch_bench", "LAYOUT"): (CALLS, None, "size threads direction contender seconds spread of_relu"),
+    ("torch_bench", "LAYOUT"): (CALLS, None, "size threads direction contender device seconds spread of_relu"),
     ("training_step_bench", "LAYOUT"): (
         ["", "", "", "ms", "of ReLU", "spread", "peak MB"],
         None,
@@ -73,7 +73,7 @@ SMALLEST = {
     "kernel_bench": ({"simd": ["scalar"], "size": [64], "rounds": 2}, ["kernel_bench.LAYOUT"]),
     "numpy_bench": ({"size": [16], "rounds": 2}, ["numpy_bench.LAYOUT"]),
     "torch_bench": (
-        {"size": [16], "threads": [1], "rounds": 2, "functions": True, "steps": True},
+        {"size": [16], "threads": [1], "rounds": 2, "functions": True, "steps": True, "device": "cpu"},
         ["torch_bench.LAYOUT", "training_step_bench.LAYOUT"],
     ),
     "recurrent_bench": (

@@ -13,8 +13,8 @@ from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import depth as experiment
 from isrlu_lab.experiments.study import Study
 from isrlu_lab.training.depth import train_depth
+from isrlu_lab.training.depth.deep_networks import build, layer_signal
 from isrlu_lab.training.depth.depth_spec import ACTIVATIONS, DepthSpec
-from isrlu_lab.training.depth.networks import build, layer_signal
 from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.kinds import load_spec
 from isrlu_lab.training.run_store import Run

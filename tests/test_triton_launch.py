@@ -60,6 +60,7 @@ def test_the_first_launch_fails(gpu, monkeypatch) -> None:
 
     kernels = types.SimpleNamespace(TILE_BYTES={"cuda": 2048, "hip": 4096}, ROWS=16, forward_kernel={(1,): fail})
     monkeypatch.setattr(it, "_triton_kernels", kernels, raising=False)
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)  # another test may have imported it
     check_formula(r"Triton can't run here \(RuntimeError: Failed to find C compiler.\)")
 
 

@@ -106,7 +106,7 @@ def _untrained(seeds: int) -> dict[str, list[dict[str, list[float]]]]:
     """The signal of standard normal inputs in deep networks with their initial weights."""
     import torch
 
-    from isrlu_lab.training.depth.networks import build, layer_signal
+    from isrlu_lab.training.depth.deep_networks import build, layer_signal
 
     depth, width, batch = (UNTRAINED[name] for name in ("depth", "width", "batch"))
     found: dict[str, list[dict[str, list[float]]]] = {}

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from isrlu_lab.errors import UserError
 from isrlu_lab.training.checkpoint import load_checkpoint, save_checkpoint
+from isrlu_lab.training.depth.deep_networks import build, layer_signal, standardised
 from isrlu_lab.training.depth.depth_spec import DepthSpec
-from isrlu_lab.training.depth.networks import build, layer_signal, standardised
 from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.worker import Diverged, seed_of
 

@@ -54,7 +54,7 @@ class _Recurrent(_Gated):
     options: ClassVar[tuple[str, ...]] = ("num_layers", "bias", "batch_first", "dropout", "bidirectional")
     _packed_weights: tuple[_core.PackedWeights, ...] | None = None  # of each layer and direction
 
-    def pack_weights(self: Any) -> Self:
+    def pack_weights(self) -> Self:
         """Declare that the weights do not change: pack them once, for inference, instead of in every call.
 
         For many short calls, as in real-time audio. Results are the same as without, bit for bit, for sequences of two
@@ -72,10 +72,11 @@ class _Recurrent(_Gated):
         >>> with torch.inference_mode():
         ...     output, states = lstm(torch.zeros(1, 1, 10))
         """
-        if self.proj_size:
-            raise ValueError(f"{self.mode}: weights with a projection (proj_size {self.proj_size}) can't be packed")
-        kernel = _rnn_kernels.KERNELS[self.mode, self.gates]
-        packed = [_core.PackedWeights(kernel, self._parameters, tuple(names)) for names in self._all_weights]
+        module: Any = self  # an nn.RNNBase too
+        if module.proj_size:
+            raise ValueError(f"{module.mode}: weights with a projection (proj_size {module.proj_size}) can't be packed")
+        kernel = _rnn_kernels.KERNELS[module.mode, module.gates]
+        packed = [_core.PackedWeights(kernel, module._parameters, tuple(names)) for names in module._all_weights]
         self._packed_weights = tuple(packed)
         return self
 
@@ -89,13 +90,13 @@ class _Recurrent(_Gated):
         packed = self._packed_weights
         return packed is not None and all(each.is_current(self._parameters) for each in packed)
 
-    def train(self: Any, mode: bool = True) -> Self:
+    def train(self, mode: bool = True) -> Self:
         """As in torch.nn. train() drops packed weights, eval() keeps them."""
         if mode:
             self.unpack_weights()
         return super().train(mode)  # type: ignore[misc]
 
-    def _apply(self: Any, *args: Any, **kwargs: Any) -> Self:
+    def _apply(self, *args: Any, **kwargs: Any) -> Self:
         self.unpack_weights()
         return super()._apply(*args, **kwargs)  # type: ignore[misc]
 

@@ -62,7 +62,7 @@ def run(context: Context) -> Result:
 
 def rows(full: bool) -> list[Row[CifarSpec]]:
     """Every activation. Quick: three of them, for 60 steps."""
-    length = {} if full else {"epochs": 1, "steps": 60}
+    length: dict[str, Any] = {} if full else {"epochs": 1, "steps": 60}
     return [Row(CifarSpec(activation=each, **length)) for each in (ACTIVATIONS if full else QUICK)]
 
 
@@ -83,12 +83,10 @@ def _accuracy_table(found: Study) -> Table:
         values = {
             key: list(found.values(row, key).values()) for key in ("final_accuracy", "final_loss", "step_milliseconds")
         }
-        accuracy = stats.mean(values["final_accuracy"]) if values["final_accuracy"] else None
+        accuracy, half = stats.mean_or_none(values["final_accuracy"])
         loss = statistics.mean(values["final_loss"]) if values["final_loss"] else None
         step = statistics.median(values["step_milliseconds"]) if values["step_milliseconds"] else None
-        cells.append(
-            [row.spec.label, accuracy and accuracy.value, accuracy and accuracy.half, loss, step, len(found.of(row))]
-        )
+        cells.append([row.spec.label, accuracy, half, loss, step, len(found.of(row))])
     spec = found.rows[0].spec
     caption = f"CIFAR-10, {spec.network}, batches of {spec.batch}, {spec.duration}, one thread a run"
     return Table(caption + found.marks, columns, cells)

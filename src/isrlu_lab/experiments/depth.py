@@ -19,7 +19,7 @@ from isrlu_lab.training.depth.depth_spec import ACTIVATIONS, DepthSpec
 
 DEPTHS = {True: (8, 16, 32, 64), False: (8,)}  # full, quick
 SEEDS = {True: 5, False: 1}
-LENGTH: dict[bool, dict[str, int]] = {True: {"epochs": 3}, False: {"epochs": 1, "steps": 100}}
+LENGTH: dict[bool, dict[str, Any]] = {True: {"epochs": 3}, False: {"epochs": 1, "steps": 100}}
 RATES = {True: (0.003, 0.01, 0.03), False: (0.01,)}
 HELD_OUT = {True: 10_000, False: 300}  # training images that choose the rate
 MARGIN = 0.5  # percentage points of accuracy: smaller differences are negligible
@@ -134,7 +134,7 @@ def _accuracy_table(found: Study) -> Table:
     cells: list[list[Cell]] = []
     for row in found.rows:
         runs = [run.result for run in found.of(row).values()]
-        accuracy = stats.mean([each["final_accuracy"] for each in runs]) if runs else None
+        accuracy, half = stats.mean_or_none([each["final_accuracy"] for each in runs])
         averages = [
             statistics.mean(get(each) for each in runs) if runs else None
             for get in (
@@ -144,8 +144,7 @@ def _accuracy_table(found: Study) -> Table:
             )
         ]
         spec = row.spec
-        values = [accuracy and accuracy.value, accuracy and accuracy.half, *averages, len(runs)]
-        cells.append([str(spec.depth), spec.name, spec.rate, *values])
+        cells.append([str(spec.depth), spec.name, spec.rate, accuracy, half, *averages, len(runs)])
     return Table(f"Fully connected networks of {found.rows[0].spec.width} units a layer{found.marks}", columns, cells)
 
 

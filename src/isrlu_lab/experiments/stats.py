@@ -49,6 +49,12 @@ def mean(values: Sequence[float]) -> Mean:
     return Mean(float(np.mean(values)), _half_width(values), len(values))
 
 
+def mean_or_none(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """The mean and the half width of its confidence interval, each None if there are too few values."""
+    found = mean(values) if values else None
+    return (found.value, found.half) if found else (None, None)
+
+
 def paired(first: Mapping[Any, float], second: Mapping[Any, float]) -> Difference:
     """first - second, paired over the keys (seeds) that both have."""
     keys = [key for key in first if key in second]

@@ -35,8 +35,8 @@ def accuracy(study: Study, caption: str) -> Table:
 
 def _accuracy_row(study: Study, row: Row, with_paper: bool) -> list[Cell]:
     found, losses = list(study.values(row, "best_accuracy").values()), list(study.values(row, "final_loss").values())
-    best, half = _mean(found)
-    loss, loss_half = _mean(losses)
+    best, half = stats.mean_or_none(found)
+    loss, loss_half = stats.mean_or_none(losses)
     near = "not run"
     if best is not None and row.accuracy is not None and study.full and study.identity == "mnist":
         near = "holds" if round(abs(best - row.accuracy), 6) <= NEAR else "does not"  # 99.55 - 99.3 counts as 0.25
@@ -54,14 +54,6 @@ def _accuracy_row(study: Study, row: Row, with_paper: bool) -> list[Cell]:
         len(found),
         *([near] if with_paper else []),
     ]
-
-
-def _mean(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """Mean and half width of its confidence interval, each None if there are too few values."""
-    if not values:
-        return None, None
-    found = stats.mean(values)
-    return found.value, found.half
 
 
 def same_dropout(rows: Sequence[Row]) -> list[tuple[Row, Row]]:

@@ -14,7 +14,7 @@ from isrlu_lab import reproduce
 from isrlu_lab.data import Text, text
 from isrlu_lab.errors import UserError
 from isrlu_lab.experiments.context import Context
-from isrlu_lab.experiments.gpt import loss_tables, normfree, verdicts
+from isrlu_lab.experiments.gpt import norm_tables, normfree, verdicts
 from isrlu_lab.experiments.result_store import Folder, Store
 from isrlu_lab.experiments.study import Row, Study
 from isrlu_lab.measure import gpt_bench
@@ -240,8 +240,8 @@ def test_the_verdict_on_layernorm(dyisru: list[float], verdict: str) -> None:
     found = imagined({**dict.fromkeys(NORMS, layernorm), "dyisru": dyisru})
     claims = verdicts.learning(found)
     assert [each.verdict for each in claims] == [verdict] * 2
-    assert loss_tables.losses(found).rows[0][2:] == [pytest.approx(1.908), pytest.approx(0.0104, abs=1e-4), 200, 5]
-    compared = loss_tables.compare(found)["dyisru"]
+    assert norm_tables.losses(found).rows[0][2:] == [pytest.approx(1.908), pytest.approx(0.0104, abs=1e-4), 200, 5]
+    compared = norm_tables.compare(found)["dyisru"]
     assert compared.value == pytest.approx(sum(dyisru) / 5 - 1.908)
 
 

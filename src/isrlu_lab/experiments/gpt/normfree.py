@@ -19,7 +19,7 @@ from isrlu_lab.data import TEXTS
 from isrlu_lab.experiments import study
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Result, Table, claim
-from isrlu_lab.experiments.gpt import loss_tables, speed, verdicts
+from isrlu_lab.experiments.gpt import norm_tables, speed, verdicts
 from isrlu_lab.experiments.study import Row, Study
 from isrlu_lab.training.gpt.gpt_spec import ELEMENTWISE, NORMS, SWAPS, GptSpec, SwapSpec
 
@@ -50,16 +50,16 @@ def run(context: Context) -> Result:
     swaps = _swaps(context, chosen[0].spec)
     timed, timing_claims, timing_notes = speed.stored(context) if context.stored else speed.measured(context)
     made: list[Table] = [
-        loss_tables.losses(found),
-        *loss_tables.differences(found),
-        *([loss_tables.swaps(swaps)] if swaps else []),
+        norm_tables.losses(found),
+        *norm_tables.differences(found),
+        *([norm_tables.swaps(swaps)] if swaps else []),
         *timed,
-        loss_tables.choices(choices, chosen),
+        norm_tables.choices(choices, chosen),
     ]
     return Result(
         made,
         [*verdicts.learning(found), *_swap_claims(swaps), *timing_claims],
-        [loss_tables.curves(context, found)],
+        [norm_tables.curves(context, found)],
         [*found.notes, *timing_notes],
         seeds=found.seeds,
         environment=_environment(context, choices, found, swaps),

@@ -2,7 +2,7 @@
 
 from isrlu_lab.experiments import stats, study
 from isrlu_lab.experiments.experiment import Claim, claim
-from isrlu_lab.experiments.gpt import loss_tables
+from isrlu_lab.experiments.gpt import norm_tables
 from isrlu_lab.experiments.study import Study
 from isrlu_lab.training.gpt.gpt_spec import NORMS
 
@@ -33,9 +33,9 @@ def swapping(swaps: Study) -> list[Claim]:
     if swaps.no_verdict:
         return [claim(key, None, reason=swaps.no_verdict) for key in keys]
     rows = {row.spec.swap: row for row in swaps.rows}
-    first, _, last = loss_tables.after(swaps.rows[0])
+    first, _, last = norm_tables.after(swaps.rows[0])
     losses = {
-        (swap, at): loss_tables.losses_after(swaps, row, at) for swap, row in rows.items() for at in (first, last)
+        (swap, at): norm_tables.losses_after(swaps, row, at) for swap, row in rows.items() for at in (first, last)
     }
     nearer = stats.paired(losses["plain", first], losses["fit", first])
     behind = stats.paired(losses["fit", last], losses["none", last])

@@ -150,3 +150,4 @@ _WITHOUT_ALPHA: dict[str, Callable[[Array], Array]] = {
     "tanh": np.tanh,
 }
 FUNCTIONS = (*_WITH_ALPHA, *_WITHOUT_ALPHA)
+"""The names that `function` may have."""

@@ -13,7 +13,8 @@ import numpy as np
 
 from isrlu._checks import check_alpha
 
-SISRLU_ALPHA = 0.70832  # lambda beta / sqrt(alpha) = 1.7581: sisrlu then saturates where SELU does
+SISRLU_ALPHA = 0.70832
+"""The default alpha of sisrlu. lambda beta / sqrt(alpha) = 1.7581: it then saturates where SELU does."""
 
 STEP = 3 / 32  # exact in binary, so that all steps are equal
 # x / sigma > 0. Below e^-40 an integrand adds nothing, above e^3 the density is 0.

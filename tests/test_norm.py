@@ -198,6 +198,9 @@ def test_traced_gradients_are_the_formulas() -> None:
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # these three are PyTorch's own, in tracing
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.slow
 def test_compiled() -> None:
     x, given = torch.randn(6, 8), parameters()

@@ -206,6 +206,9 @@ def test_fit_errors() -> None:
         fit(model, [])
 
 
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # these three are PyTorch's own, in tracing
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.slow
 def test_export_and_onnx(tmp_path) -> None:
     layer, x = DyISRU.from_norm(norm()).eval(), torch.randn(3, 8)

@@ -40,7 +40,8 @@ def show(out: Path, output: Path | None) -> int:
     if output:
         records = [{**dataclasses.asdict(run), "spec": run.spec.to_json(), "hash": run.spec.hash} for run in runs]
         write_json(output, {"runs": records}, "--json")
-    shown = {each.name: each for kind in spec_classes() for each in kind.numbers if each.heading}.values()
+    kinds = [kind for kind in spec_classes() if any(type(run.spec) is kind for run in runs)]
+    shown = {each.name: each for kind in kinds for each in kind.numbers if each.heading}.values()
     table = Table(box=None)
     headings = (each.heading for each in shown)
     for heading in ("run", "network", "what", "length", "seed", "data", "status", *headings):

@@ -1,12 +1,15 @@
 """Deep networks: initialisation by theory, training, and the experiment's choice of rates and verdicts."""
 
 import dataclasses
+import io
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 from isrlu_lab import data
 from isrlu_lab.errors import UserError
@@ -33,12 +36,13 @@ def test_initial_weights_keep_the_second_moment(activation: str) -> None:
     generator = torch.Generator().manual_seed(0)
     x, labels = torch.randn(256, 512, generator=generator), torch.arange(256) % 10
     found = layer_signal(build(activation, 8, 512, inputs=512, seed=1), x, labels)
-    moments = np.array(found.variance) + np.array(found.mean) ** 2
-    assert len(found.mean) == len(found.gradient) == 8
+    mean, variance, gradient = map(np.array, found)
+    moments = variance + mean**2
+    assert len(mean) == len(gradient) == 8 and (gradient > 0).all()
     np.testing.assert_allclose(moments, moments[0], rtol=0.25)
     if activation in ("selu", "sisrlu", "centred"):
-        np.testing.assert_allclose(found.variance, 1.0, atol=0.2)
-        np.testing.assert_allclose(found.mean, 0.0, atol=0.1)
+        np.testing.assert_allclose(variance, 1.0, atol=0.2)
+        np.testing.assert_allclose(mean, 0.0, atol=0.1)
 
 
 def test_all_activations_start_from_the_same_numbers() -> None:
@@ -50,7 +54,7 @@ def test_all_activations_start_from_the_same_numbers() -> None:
 def test_an_interrupted_run_ends_with_the_same_bits(tensors: ImageTensors, tmp_path: Path) -> None:
     spec = DepthSpec(**TINY)
     whole = train_depth.train(spec, tensors)
-    assert len(whole.loss) == len(whole.accuracy) == 2 and len(whole.final["variance"]) == 3
+    assert len(whole.loss) == len(whole.accuracy) == 2 and [len(each) for each in whole.final] == [3, 3, 3]
 
     def stop(history: train_depth.History, rate: float) -> None:
         if len(history.loss) == 2:
@@ -117,3 +121,26 @@ def test_a_stored_result_is_current_only_with_its_own_rates(monkeypatch: pytest.
     assert {row.spec.rate for row in called[0]} == {0.03}
     assert not experiment.is_current({"rates": {**rates, "relu 8": 7.0}}, context), "a rate that the list lacks"
     assert not experiment.is_current({}, context)
+
+
+@pytest.mark.slow
+def test_the_quick_preset_from_the_command_to_the_report(tmp_path: Path) -> None:
+    """Choice of the rates, training, the store and back, tables and figures; then again from the store alone."""
+    from isrlu_lab.reproduce import reproduce
+
+    options = {"data": "digits", "seeds": 2}
+    quiet: Any = Console(file=io.StringIO())
+    for stored in (False, True):
+        done = reproduce(
+            ["depth"],
+            tmp_path,
+            full=False,
+            again=False,
+            console=quiet,
+            errors=quiet,
+            options={**options, "stored": stored},
+        )
+        assert done == 0, quiet.file.getvalue()
+        found = json.loads((tmp_path / "depth-quick" / "result.json").read_text())["result"]
+        assert len(found["tables"][0]["rows"]) == len(ACTIVATIONS) and len(found["figures"]) == 9
+        assert {each["verdict"] for each in found["claims"]} == {"not run"}

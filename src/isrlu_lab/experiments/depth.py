@@ -8,14 +8,14 @@ Full: 8, 16, 32 and 64 layers, 5 seeds. Quick: 8 layers, 1 seed, 100 steps.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from isrlu_lab.experiments import difference_table, figure_style, numbers, stats, study
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Figure, Result, Table, claim
 from isrlu_lab.experiments.study import Row, Study
-from isrlu_lab.training.depth.depth_spec import ACTIVATIONS, DepthSpec
+from isrlu_lab.training.depth.depth_spec import ACTIVATIONS, SIGNALS, DepthSpec
 
 DEPTHS = {True: (8, 16, 32, 64), False: (8,)}  # full, quick
 SEEDS = {True: 5, False: 1}
@@ -43,7 +43,8 @@ LINES = {
     "sisrlu": {**_RED, "linestyle": "-"},
     "centred": _RED,
 }
-Signals = Mapping[str, Sequence[Mapping[str, Sequence[float]]]]  # activation -> one `LayerSignal` per seed
+Signals = Mapping[str, Sequence[Sequence[Sequence[float]]]]  # activation -> per seed the SIGNALS, each by layer
+MEAN, VARIANCE, GRADIENT = range(len(SIGNALS))
 
 
 def run(context: Context) -> Result:
@@ -102,20 +103,20 @@ def _tune(context: Context) -> dict[str, float]:
     return {key: rate for key, (_, rate) in best.items()}
 
 
-def _untrained(seeds: int) -> dict[str, list[dict[str, list[float]]]]:
+def _untrained(seeds: int) -> dict[str, list[list[list[float]]]]:
     """The signal of standard normal inputs in deep networks with their initial weights."""
     import torch
 
     from isrlu_lab.training.depth.deep_networks import build, layer_signal
 
     depth, width, batch = (UNTRAINED[name] for name in ("depth", "width", "batch"))
-    found: dict[str, list[dict[str, list[float]]]] = {}
+    found: dict[str, list[list[list[float]]]] = {}
     for activation in ACTIVATIONS:
         for seed in range(seeds):
             generator = torch.Generator().manual_seed(seed)
             x, labels = torch.randn(batch, width, generator=generator), torch.arange(batch) % 10
             network = build(activation, depth, width, inputs=width, seed=seed)
-            found.setdefault(activation, []).append(asdict(layer_signal(network, x, labels)))
+            found.setdefault(activation, []).append(layer_signal(network, x, labels))
     return found
 
 
@@ -139,8 +140,8 @@ def _accuracy_table(found: Study) -> Table:
             statistics.mean(get(each) for each in runs) if runs else None
             for get in (
                 lambda each: each["final_loss"],
-                lambda each: each["history"]["initial"]["variance"][-1],
-                lambda each: each["history"]["final"]["variance"][-1],
+                lambda each: each["history"]["initial"][VARIANCE][-1],
+                lambda each: each["history"]["final"][VARIANCE][-1],
             )
         ]
         spec = row.spec
@@ -176,8 +177,8 @@ def _untrained_table(signals: Signals) -> Table:
     ]
     cells: list[list[Cell]] = []
     for activation, seeds in signals.items():
-        means = [statistics.mean(each[name][-1] for each in seeds) for name in ("mean", "variance")]
-        ratio = statistics.median(each["gradient"][0] / each["gradient"][-1] for each in seeds)
+        means = [statistics.mean(each[number][-1] for each in seeds) for number in (MEAN, VARIANCE)]
+        ratio = statistics.median(each[GRADIENT][0] / each[GRADIENT][-1] for each in seeds)
         cells.append([ACTIVATIONS[activation], *means, ratio])
     return Table(f"Before training: standard normal inputs through {depth} layers of {width} units", columns, cells)
 
@@ -200,20 +201,20 @@ def _untrained_figures(context: Context, signals: Signals) -> list[Figure]:
 def _signal_figures(context: Context, name: str, signals: Signals, text: str) -> list[Figure]:
     """Mean, variance and gradient norm by layer; mean over seeds."""
     figures = []
-    for key, what, scale in (
-        ("mean", "mean of the outputs", "linear"),
-        ("variance", "variance of the outputs", "log"),
-        ("gradient", "norm of the weights' gradient", "log"),
+    for number, what, scale in (
+        (MEAN, "mean of the outputs", "linear"),
+        (VARIANCE, "variance of the outputs", "log"),
+        (GRADIENT, "norm of the weights' gradient", "log"),
     ):
         made, axes = figure_style.panel(f"{what.capitalize()}\n{text}", "hidden layer", what)
         for activation, seeds in signals.items():
-            curve = [statistics.mean(each) for each in zip(*(seed[key] for seed in seeds), strict=True)]
+            curve = [statistics.mean(each) for each in zip(*(seed[number] for seed in seeds), strict=True)]
             axes.plot(range(1, len(curve) + 1), curve, label=ACTIVATIONS[activation], **LINES[activation])
         axes.set_yscale(scale)
         figure_style.legend(axes)
         caption = f"{what.capitalize()} by hidden layer, {text}: mean over seeds."
         alt = f"One line for each activation: the {what} from the first to the last hidden layer."
-        figures.append(context.figure(f"{name}-{key}", made, caption=caption, alt=alt))
+        figures.append(context.figure(f"{name}-{SIGNALS[number]}", made, caption=caption, alt=alt))
     return figures
 
 

@@ -64,17 +64,11 @@ def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) 
     return layer
 
 
-@dataclass(frozen=True)
-class LayerSignal:
-    """By hidden layer: mean and variance of its outputs, and the norm of the loss's gradient for its weights."""
+def layer_signal(network: nn.Sequential, x: Tensor, labels: Tensor) -> list[list[float]]:
+    """The numbers that `depth_spec.SIGNALS` names, each by hidden layer, from one batch forward and backward.
 
-    mean: list[float]
-    variance: list[float]
-    gradient: list[float]
-
-
-def layer_signal(network: nn.Sequential, x: Tensor, labels: Tensor) -> LayerSignal:
-    """Send one batch forward and backward. The network's gradients are cleared."""
+    The network's gradients are cleared.
+    """
     outputs: list[Tensor] = []
     hidden = list(network)[:-1]
     value = x
@@ -84,11 +78,11 @@ def layer_signal(network: nn.Sequential, x: Tensor, labels: Tensor) -> LayerSign
             outputs.append(value.detach().double())
     nn.functional.cross_entropy(network[-1](value), labels).backward()
     gradients = [layer.weight.grad for layer in hidden if isinstance(layer, nn.Linear)]
-    found = LayerSignal(
+    found = [
         [each.mean().item() for each in outputs],
         [each.var(correction=0).item() for each in outputs],
         [each.double().norm().item() for each in gradients if each is not None],
-    )
+    ]
     network.zero_grad()
     return found
 

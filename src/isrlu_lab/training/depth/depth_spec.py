@@ -15,6 +15,9 @@ ACTIVATIONS = {  # name in a specification -> name in tables
     "centred": "centred ISRLU",
 }
 
+# What is recorded of each hidden layer: mean and variance of its outputs, norm of the loss's gradient for its weights.
+SIGNALS = ("mean", "variance", "gradient")
+
 
 @dataclass(frozen=True, kw_only=True)
 class DepthSpec(RunSpec):

@@ -4,7 +4,6 @@ All random numbers of an epoch come from (seed, epoch), so a run that resumes fr
 as an uninterrupted one. Networks of one seed and depth start from the same normal numbers, scaled by their gains.
 """
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -33,8 +32,8 @@ class History:
 
     loss: list[float] = field(default_factory=list)  # of training, mean over the epoch
     accuracy: list[float] = field(default_factory=list)  # on the test set or the held-out images, after each epoch
-    initial: dict[str, list[float]] = field(default_factory=dict)  # `LayerSignal` before training
-    final: dict[str, list[float]] = field(default_factory=dict)  # and after it
+    initial: list[list[float]] = field(default_factory=list)  # SIGNALS, each by layer, before training
+    final: list[list[float]] = field(default_factory=list)  # and after it
     seconds: float = 0.0  # of training and testing, summed over resumed processes
 
 
@@ -55,7 +54,7 @@ def train(
     if checkpoint and checkpoint.exists():
         epoch, step, history = load_checkpoint(checkpoint, spec, network, optimiser, History)
     else:
-        history.initial = dataclasses.asdict(layer_signal(network, test_x[:PROBED], test_labels[:PROBED]))
+        history.initial = layer_signal(network, test_x[:PROBED], test_labels[:PROBED])
     batch = min(spec.batch, len(labels))
     while epoch < spec.epochs and not 0 < spec.steps <= step:
         start = time.perf_counter()
@@ -77,7 +76,7 @@ def train(
             watch(history, len(batches) * batch / taken)
         if checkpoint:
             save_checkpoint(checkpoint, spec, network, optimiser, epoch, step, history)
-    history.final = dataclasses.asdict(layer_signal(network, test_x[:PROBED], test_labels[:PROBED]))
+    history.final = layer_signal(network, test_x[:PROBED], test_labels[:PROBED])
     return history
 
 

@@ -88,6 +88,7 @@ def test_given_folder_or_the_one_inside_it(folder: Path) -> None:
     inner.parent.mkdir()
     folder.rename(inner)
     assert cifar10.given(inner.parent) == str(inner)
+    assert data.load_any(inner.parent).identity == "cifar10"
     assert cifar10.given(folder.parent) is None, "a folder of other data"
 
 
@@ -167,3 +168,10 @@ def test_without_cifar_the_experiment_says_so(tmp_path: Path, monkeypatch: pytes
     found = experiment.run(context)
     assert {each.verdict for each in found.claims} == {"not run"} and "HTTP 404" in found.notes[0]
     assert told == ["cifar: cannot fetch CIFAR-10 (site: HTTP 404): give a folder"]
+
+
+def test_data_of_another_family_is_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match="CIFAR-10 is no data for this experiment: it takes MNIST or"):
+        data.IMAGES.check(data.load_any(folder))
+    data.CIFAR.check(data.load_any(folder))
+    data.IMAGES.check(data.digits())

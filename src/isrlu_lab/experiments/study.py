@@ -146,6 +146,7 @@ def run_study(context: Context, rows: Sequence[Row], *, seeds: int | Sequence[in
     if reason:
         context.folder.warn(f"{reason}; trains on {family.stand_in_name} instead")
     found = load_any(source)
+    family.check(found)
     study = Study(list(rows), list(chosen), {}, found.identity, found.title, context.full, family)
     grid = study.specs()
     mine = shard(grid, options["shard"]) if options.get("shard") else grid

@@ -383,8 +383,9 @@ def test_a_failure_of_another_shape_is_set_aside(tmp_path: Path, content: str):
     assert str(path) in line and "set aside" in line
 
 
-@pytest.mark.parametrize("folder", sorted(RESULTS.iterdir()), ids=lambda folder: folder.name)
-def test_published_results_load(tmp_path: Path, folder: Path):
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/result.json")), ids=lambda path: path.parent.name)
+def test_published_results_load(tmp_path: Path, path: Path):
+    folder = path.parent
     data = json.loads((folder / "result.json").read_text())
     place = tmp_path / f"{data['experiment']}-{data['preset']}"
     shutil.copytree(folder, place)

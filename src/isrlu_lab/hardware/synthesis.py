@@ -39,7 +39,7 @@ def count_gates(unit: Unit, folder: Path) -> dict[str, float]:
     """nand2: gates of the unit's logic without its registers, an inverter as half a gate. levels: gates in a row."""
     yosys(
         folder,
-        write_rtlil(unit, folder, top=Registered(unit)),
+        write_rtlil(unit, folder, wrap=Registered),
         f"synth -flatten -top {unit.name}",
         "abc -g NAND",
         "opt_clean",
@@ -60,7 +60,7 @@ def place_and_route(unit: Unit, folder: Path, seeds: Sequence[int]) -> dict[str,
     """
     yosys(
         folder,
-        write_rtlil(unit, folder, top=Registered(unit)),
+        write_rtlil(unit, folder, wrap=Registered),
         f"synth_ecp5 -nobram -nodsp -top {unit.name} -json ecp5.json",
     )
     times = []

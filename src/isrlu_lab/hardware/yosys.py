@@ -3,7 +3,7 @@
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from amaranth.back import rtlil
@@ -40,8 +40,8 @@ def yosys(folder: Path, *commands: str) -> None:
     run_tool("yosys", ["-q", "-p", "; ".join(commands)], folder)
 
 
-def write_rtlil(unit: Unit, folder: Path, *, top: object = None) -> str:
-    """Write the unit for Yosys; returns the command that reads it."""
+def write_rtlil(unit: Unit, folder: Path, *, wrap: Callable[[Unit], object] | None = None) -> str:
+    """Write the unit, or the module that `wrap` makes around it, for Yosys; returns the command that reads it."""
     path = folder / f"{unit.name}.il"
-    path.write_text(rtlil.convert(top or unit, name=unit.name, emit_src=False))
+    path.write_text(rtlil.convert(wrap(unit) if wrap else unit, name=unit.name, emit_src=False))
     return f"read_rtlil {path.name}"

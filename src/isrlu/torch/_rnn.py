@@ -201,7 +201,8 @@ class _Recurrent(_Gated):
                 initial = states and tuple(state[i] for state in states)
                 native = not is_dynamo_compiling() and _rnn_kernels.can_take(data, initial, weights)
                 args = (self.mode, self.gates, data, sizes, initial, weights, i != k)
-                y, new = _rnn_kernels.layer(*args, packed and packed[i]) if native else _rnn_formula.layer(*args)
+                ready = packed[i] if packed else None
+                y, new = _rnn_kernels.layer(*args, ready) if native else _rnn_formula.layer(*args)
                 outputs.append(y)
                 last.append(new)
             data = outputs[0] if directions == 1 else torch.cat(outputs, 1)

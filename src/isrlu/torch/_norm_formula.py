@@ -24,7 +24,8 @@ def value(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, 
 def traced(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number) -> Tensor:
     """The same with fewer operators and differentiable once, for torch.compile."""
     wide = _formula.compute(x)
-    return scale(Unit.apply(wide, _like(alpha, wide), _like(shift, wide)), weight, bias).to(x.dtype)
+    weight, bias = (None if each is None else each.to(wide.dtype) for each in (weight, bias))
+    return Layer.apply(wide, weight, bias, _like(alpha, wide), _like(shift, wide)).to(x.dtype)
 
 
 def exported(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number) -> Tensor:
@@ -46,27 +47,46 @@ def finite(x: Tensor) -> Tensor:
     return torch.where(x.isinf(), x.clamp(-top, top), x)
 
 
-class Unit(torch.autograd.Function):
-    """f = u / sqrt(1 + u^2), u = alpha x + shift, with df/du = r^3, r = 1 / sqrt(1 + u^2)."""
+class Layer(torch.autograd.Function):
+    """y = weight f + bias, f = u / sqrt(1 + u^2), u = alpha x + shift, with df/du = r^3, r = 1 / sqrt(1 + u^2).
+
+    All sums run over the rows, those of alpha and shift too: torch.compile then fuses them into one loop.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, alpha: Number, shift: Number) -> Tensor:
-        numbers = [each if isinstance(each, Tensor) else None for each in (alpha, shift)]
-        ctx.save_for_backward(x, *numbers)
-        ctx.numbers = [None if isinstance(each, Tensor) else each for each in (alpha, shift)]
-        return _unit(x, alpha, shift)
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number
+    ) -> Tensor:
+        given = x, weight, bias, alpha, shift
+        ctx.save_for_backward(*[each if isinstance(each, Tensor) else None for each in given])
+        ctx.numbers = [None if isinstance(each, Tensor) else each for each in given]
+        return scale(_unit(x, alpha, shift), weight, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, *tensors = ctx.saved_tensors
-        alpha, shift = (n if t is None else t for t, n in zip(tensors, ctx.numbers, strict=True))
+        x, weight, bias, alpha, shift = (
+            n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers, strict=True)
+        )
         x = _finite(x)
         u = _limited(alpha * x + shift)
-        r = torch.sqrt(1.0 / (1.0 + u * u))
-        grad_u = grad * (r * r * r)
-        of_alpha = (grad_u * x).sum().view(alpha.shape) if isinstance(alpha, Tensor) else None
-        of_shift = grad_u.sum().view(shift.shape) if isinstance(shift, Tensor) else None
-        return grad_u * alpha, of_alpha, of_shift
+        r = torch.rsqrt(1.0 + u * u)
+        grad_u = grad * (r * r * r)  # without the weight
+        channel_dims = next((each.dim() for each in (weight, bias) if each is not None), 0)
+        rows = tuple(range(x.dim() - channel_dims))
+
+        def by_channel(values: Tensor) -> Tensor:
+            return values.sum(rows) if rows else values
+
+        def total(values: Tensor, of: Number) -> Tensor | None:
+            return scale(by_channel(values), weight, None).sum().view(of.shape) if isinstance(of, Tensor) else None
+
+        return (
+            grad_u * (alpha if weight is None else weight * alpha),
+            None if weight is None else by_channel(grad * (u * r)),
+            None if bias is None else by_channel(grad),
+            total(grad_u * x, alpha),
+            total(grad_u, shift),
+        )
 
 
 def _finite(x: Tensor) -> Tensor:

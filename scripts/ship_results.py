@@ -77,7 +77,8 @@ def ship(name: str, store: Store) -> None:
     for file in ("result.json", *(f"{figure.name}.svg" for figure in record.result.figures)):
         shutil.copyfile(source / file, target / file)
     data = json.loads((target / "result.json").read_text())
-    data["environment"]["command"] = re.sub(r" --out \S+", "", data["environment"]["command"])  # a path of one machine
+    command = data["environment"]["command"]
+    data["environment"]["command"] = re.sub(r" --(out|data) \S+", "", command)  # without the paths of one machine
     (target / "result.json").write_bytes(encode_json(data))
     print(f"{target}: {len(record.result.figures)} figures, {len(record.result.tables)} tables")
 

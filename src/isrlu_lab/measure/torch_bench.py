@@ -10,6 +10,7 @@ from torch import Tensor
 
 import isrlu.torch as it
 from isrlu import testing
+from isrlu.signal import SISRLU_ALPHA
 from isrlu_lab.errors import UserError
 from isrlu_lab.measure.measurement import Measurement, seconds_figures
 from isrlu_lab.measure.printer import Column, Layout, Tables
@@ -45,6 +46,7 @@ CONTENDERS: dict[str, Any] = {
     "isrlu approx": lambda x: it.isrlu(x, 1.0, False, "approx"),
     "isru": it.isru,
     "isru_sigmoid": it.isru_sigmoid,
+    "sisrlu": it.sisrlu,
 }
 # Contenders that isrlu.testing's oracle checks: function, and method where a kernel computes it. PyTorch's own
 # functions are compared with themselves in float64.
@@ -55,6 +57,7 @@ CHECKED_BY_ORACLE: dict[str, tuple[str, str | None]] = {
     "isrlu approx": ("isrlu", "approx"),
     "isru": ("isru", "full"),
     "isru_sigmoid": ("isru_sigmoid", "full"),
+    "sisrlu": ("sisrlu", "full"),
 }
 
 
@@ -168,7 +171,8 @@ def check(name: str, f: Function, device: str = "cpu") -> None:
     assert x.grad is not None
     if name in CHECKED_BY_ORACLE:
         function, method = CHECKED_BY_ORACLE[name]
-        vectors = testing.expect(function, x.detach().numpy())
+        alpha = SISRLU_ALPHA if function == "sisrlu" else 1.0
+        vectors = testing.expect(function, x.detach().numpy(), alpha)
         if method:
             try:
                 simd = None if device == "cpu" else "rsqrt.approx"

@@ -374,3 +374,20 @@ def test_every_instruction_set_agrees(per_instruction_set, simd) -> None:
     figures, reference = per_instruction_set[simd], per_instruction_set["scalar"]
     check_recurrent(figures[:, 0], np.zeros(len(figures)), "float32")  # float32 beside float64
     np.testing.assert_allclose(figures[:, 1:], reference[:, 1:], rtol=1e-11)  # float64 sums over all elements
+
+
+@both
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("has_states", [False, True])
+def test_gradients_of_many_rows(mode, reverse, has_states) -> None:
+    """12 MB of slopes, which are made in stretches of some steps, and more rows than are packed at once."""
+    sizes = (1200,) * 6
+    data, *states, w_ih, w_hh, b_ih, b_hh = tensors(mode, sizes, hidden=50, width=5)
+    weights = _rnn_formula.Weights(w_ih, w_hh, b_ih, b_hh)
+    leaves = [data, *(states if has_states else []), *weights[:4]]
+    grad = torch.randn(sum(sizes), 50, dtype=torch.float64)
+    found = []
+    for layer in (_rnn_kernels.layer, _rnn_formula.layer):
+        y, _ = layer(mode, "isru", data, sizes, tuple(states) if has_states else None, weights, reverse)
+        found.append(torch.autograd.grad(y, leaves, grad))
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from isrlu import _core
-from isrlu.torch import _private
-from isrlu.torch._autograd import KERNELS, Activation, save
+from isrlu.torch import _private, isrlu
+from isrlu.torch._autograd import KERNELS, Activation, by_formula, save
 
 # One name is missing while isrlu.torch is imported. Values, gradients, in place, modules, swap and layers
 # must be right all the same.
@@ -104,13 +104,13 @@ def test_a_missing_attribute_of_contexts_leaves_pytorch_s_calls(monkeypatch) -> 
 
     own = Double.forward
     monkeypatch.setattr(_private, "OF_CONTEXTS", ("to_save_of_a_later_pytorch",))
-    assert not _private.shorten(Double, lambda ctx, x: 3 * x)
+    assert not _private.shorten(Double, lambda ctx, x: 3 * x, lambda node: Double.backward)
     assert Double.forward is own
     x = torch.ones(2, requires_grad=True)
     Double.apply(x).sum().backward()
     assert x.grad.tolist() == [2, 2]
     monkeypatch.undo()
-    assert _private.shorten(Double, lambda ctx, x: 3 * x)
+    assert _private.shorten(Double, lambda ctx, x: 3 * x, lambda node: Double.backward)
     y = Double.apply(x)
     assert y.tolist() == [3, 3] and y.grad_fn.apply.__func__ is Double.backward
 
@@ -130,7 +130,25 @@ def test_both_forwards_save_the_same() -> None:
                 Function.forward, Function.backward = staticmethod(forward), staticmethod(Activation.backward)
                 leaf = torch.linspace(-2, 2, 9, requires_grad=True)
                 x = leaf * 1
-                y = Function.apply(x, alpha, (x if inplace else x.detach() / 2,), kernel, inplace)
-                wanted = [leaf, alpha] if isinstance(alpha, Tensor) else [leaf]
+                learned = isinstance(alpha, Tensor)
+                call = kernel, None if learned else alpha, inplace
+                y = Function.apply(x, (x if inplace else x.detach() / 2,), call, *([alpha] if learned else []))
+                wanted = [leaf, alpha] if learned else [leaf]
                 found.append([y.detach(), *torch.autograd.grad(y.sum(), wanted)])
             torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+
+
+def test_nodes_of_the_autograd_function_are_applied_by_c() -> None:
+    """With the formula where a gradient is differentiated again, and an error for a wrong number of gradients."""
+    x = torch.linspace(-2, 2, 9, dtype=torch.float64, requires_grad=True)
+    node = isrlu(x, 2.0).grad_fn
+    assert type(type(node).apply).__name__ == "method_descriptor"
+    one = torch.ones_like(x).detach()
+    with torch.no_grad():
+        by_kernel = node.apply(one)
+    differentiable = node.apply(one)
+    assert by_kernel[0].grad_fn is None and differentiable[0].grad_fn is not None
+    assert by_kernel[1:] == differentiable[1:] == by_formula(node, one)[1:] == (None, None)
+    torch.testing.assert_close(*(found[0].detach() for found in (by_kernel, differentiable)))
+    with pytest.raises(TypeError, match="one gradient"):
+        node.apply()

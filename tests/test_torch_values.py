@@ -163,6 +163,17 @@ def test_lazy_negation_is_seen() -> None:
     x = torch.tensor([[1 + 2j], [3 - 4j]]).conj()[0].imag
     assert x.is_neg() and x.is_contiguous()
     torch.testing.assert_close(it.isru(x), -it.isru(torch.tensor([2.0])))
+    y = it.dyisru(torch.tensor([1.0]), alpha=x, shift=x)
+    torch.testing.assert_close(y, it.dyisru(torch.tensor([1.0]), alpha=-2.0, shift=-2.0))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (5,)])
+def test_zeros_without_memory_are_seen(shape: tuple[int, ...]) -> None:
+    """PyTorch makes them for gradients that are known to be 0."""
+    x = torch._efficientzerotensor(shape)
+    assert x.data_ptr() == 0
+    assert torch.equal(it.isru(x), torch.zeros(shape))
+    torch.testing.assert_close(it.dyisru(x, shift=0.75), torch.full(shape, 0.6))
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 // The weights of an LSTM or GRU, packed once, as a Python object.
 //
-// It remembers the parameters that it was packed from: the objects, their addresses and PyTorch's count of their in-place
-// changes. A write that PyTorch does not count (through `.data`, a NumPy view or another process) goes unseen.
+// It remembers the parameters that it was packed from: the objects, their addresses and PyTorch's count of their
+// in-place changes. A write that PyTorch does not count (through `.data`, a NumPy view or another process) goes unseen.
 #pragma once
 
 #include <array>

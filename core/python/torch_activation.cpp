@@ -119,9 +119,11 @@ PyObject* activate(PyObject* x, PyObject* kernel, PyObject* alpha, bool inplace)
     if (!wants_grad) return inplace && !increment_version(x) ? nullptr : Owned(y).release().ptr();
     // y goes in a tuple: as an argument of its own it would count as an input of the autograd function.
     const Owned made = owned(PyTuple_Pack(1, y.ptr()));
-    if (!made) return nullptr;
-    PyObject* args[] = {x, alpha, made.ptr(), kernel, inplace ? Py_True : Py_False};
-    return apply_autograd(args, 5);
+    const Owned how =
+        owned(PyTuple_Pack(3, kernel, call.alpha_is_tensor ? Py_None : alpha, inplace ? Py_True : Py_False));
+    if (!made || !how) return nullptr;
+    PyObject* args[] = {x, made.ptr(), how.ptr(), alpha};
+    return apply_autograd(args, call.alpha_is_tensor ? 4 : 3);
 }
 
 // activation_forward(x, kernel, alpha, inplace): f(x), with its gradient where that is wanted, or None.
@@ -186,8 +188,8 @@ PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t count
     return done ? PyTuple_Pack(2, result.ptr(), alpha_result.ptr()) : nullptr;
 }
 
-// Names of the autograd context's attributes: ctx.save_for_backward(*tensors) sets to_save, ctx.mark_dirty(*tensors) sets
-// dirty_tensors. `call` is ours: (kernel, alpha if it is a number, inplace).
+// Names of the autograd context's attributes: ctx.save_for_backward(*tensors) sets to_save, ctx.mark_dirty(*tensors)
+// sets dirty_tensors. `call` is ours: (kernel, alpha or None if it is a tensor, inplace).
 struct ContextNames {
     PyObject *to_save, *dirty_tensors, *call, *saved_tensors, *needs_input_grad;
 };
@@ -204,36 +206,58 @@ bool set(PyObject* context, PyObject* name, const Owned& value)
     return value && PyObject_SetAttr(context, name, value.ptr()) == 0;
 }
 
-// save_activation(ctx, x, alpha, (y,), kernel, inplace): Activation.forward of _autograd.py, in C++.
+// save_activation(ctx, x, (y,), call, alpha): Activation.forward of _autograd.py, in C++. alpha only if it is a tensor.
 PyObject* save_activation(PyObject*, PyObject* const* args, Py_ssize_t count)
 {
-    if (count != 6) return PyErr_Format(PyExc_TypeError, "save_activation takes 6 arguments, got %zd", count);
-    PyObject *context = args[0], *x = args[1], *alpha = args[2], *inplace = args[5];
-    const bool is_tensor = !is_number(alpha);
+    if (count != 4 && count != 5)
+        return PyErr_Format(PyExc_TypeError, "save_activation takes 4 or 5 arguments, got %zd", count);
+    PyObject *context = args[0], *x = args[1], *call = args[3];
     const bool done =
-        set(context, names().to_save, owned(is_tensor ? PyTuple_Pack(2, x, alpha) : PyTuple_Pack(1, x))) &&
-        set(context, names().call, owned(PyTuple_Pack(3, args[4], is_tensor ? Py_None : alpha, inplace))) &&
-        (inplace != Py_True || set(context, names().dirty_tensors, owned(PyTuple_Pack(1, x))));
-    return done ? Py_XNewRef(PyTuple_GetItem(args[3], 0)) : nullptr;
+        set(context, names().to_save, owned(count == 5 ? PyTuple_Pack(2, x, args[4]) : PyTuple_Pack(1, x))) &&
+        PyObject_SetAttr(context, names().call, call) == 0 &&
+        (PyTuple_GetItem(call, 2) != Py_True || set(context, names().dirty_tensors, owned(PyTuple_Pack(1, x))));
+    return done ? Py_XNewRef(PyTuple_GetItem(args[2], 0)) : nullptr;
 }
 
-// activation_gradients(ctx, grad): the gradients of the five arguments of Activation.apply, or None as
-// activation_backward.
+// activation_gradients(ctx, grad): the gradients of the arguments of Activation.apply, or None as activation_backward.
 PyObject* activation_gradients(PyObject*, PyObject* const* args, Py_ssize_t count)
 {
     if (count != 2) return PyErr_Format(PyExc_TypeError, "activation_gradients takes 2 arguments, got %zd", count);
     const Owned saved = owned(PyObject_GetAttr(args[0], names().saved_tensors));
     const Owned call = saved ? owned(PyObject_GetAttr(args[0], names().call)) : Owned();
-    const Owned needed = call ? owned(PyObject_GetAttr(args[0], names().needs_input_grad)) : Owned();
+    if (!call) return nullptr;
+    const bool learned = PyTuple_Size(saved.ptr()) == 2;
+    const Owned needed = learned ? owned(PyObject_GetAttr(args[0], names().needs_input_grad)) : nb::none();
     if (!needed) return nullptr;
     const auto item = [](const Owned& tuple, Py_ssize_t i) { return PyTuple_GetItem(tuple.ptr(), i); };
-    PyObject* alpha = PyTuple_Size(saved.ptr()) == 2 ? item(saved, 1) : item(call, 1);
-    PyObject* all[] = {item(saved, 0), args[1], item(call, 0), alpha, item(call, 2), item(needed, 1)};
+    PyObject* all[] = {item(saved, 0), args[1],
+                       item(call, 0),  learned ? item(saved, 1) : item(call, 1),
+                       item(call, 2),  learned ? item(needed, 3) : Py_False};
     for (PyObject* each : all)
         if (!each) return nullptr;
     const Owned grads = owned(activation_backward(nullptr, all, 6));
     if (!grads || grads.is_none()) return Owned(grads).release().ptr();
-    return PyTuple_Pack(5, item(grads, 0), item(grads, 1), Py_None, Py_None, Py_None);
+    return learned ? PyTuple_Pack(4, item(grads, 0), Py_None, Py_None, item(grads, 1))
+                   : PyTuple_Pack(3, item(grads, 0), Py_None, Py_None);
+}
+
+// The method `apply` of the autograd function's nodes: activation_gradients, or by_formula(ctx, grad) of _autograd.py.
+// A method of C++ spares each backward pass a call of Python.
+PyObject* by_formula = nullptr;
+PyObject* apply_node(PyObject* context, PyObject* const* args, Py_ssize_t count)
+{
+    if (count != 1) return PyErr_Format(PyExc_TypeError, "f(x) has one gradient, got %zd", count);
+    PyObject* both[] = {context, args[0]};
+    const Owned found = owned(activation_gradients(nullptr, both, 2));
+    if (found.is_none()) return PyObject_Vectorcall(by_formula, both, 2, nullptr);
+    return Owned(found).release().ptr();
+}
+nb::object node_method(nb::handle node, nb::object formula)
+{
+    static PyMethodDef definition{"apply", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(apply_node)),
+                                  METH_FASTCALL, "The gradients of the arguments of Activation.apply."};
+    by_formula = formula.release().ptr();  // for the life of the process
+    return nb::steal(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(node.ptr()), &definition));
 }
 
 }  // namespace
@@ -249,9 +273,11 @@ void add_activation_functions(nb::module_& m)
                       "activation_backward(saved, grad, kernel, alpha, from_output, wants_alpha_grad): the gradients "
                       "of x and alpha, or None.");
     add_fast_function(m, "save_activation", save_activation,
-                      "save_activation(ctx, x, alpha, (y,), kernel, inplace): save what the gradient needs, return y.");
+                      "save_activation(ctx, x, (y,), call, alpha): save what the gradient needs, return y.");
     add_fast_function(m, "activation_gradients", activation_gradients,
                       "activation_gradients(ctx, grad): the gradients of save_activation's arguments, or None.");
+    m.def("node_method", node_method, "node"_a, "by_formula"_a,
+          "The method `apply` for the node class of the autograd function.");
 }
 
 }  // namespace isrlu

@@ -25,6 +25,7 @@ const NormKernels& active_norm_kernels()
 double value_of(const TensorView& view)
 {
     if (view.type == Type::float64) return *static_cast<const double*>(view.data());
+    if (view.type == Type::float32) return static_cast<double>(*static_cast<const float*>(view.data()));
     float value;
     active_norm_kernels().types[static_cast<int>(view.type)].widen(view.data(), &value, 1);
     return static_cast<double>(value);

@@ -28,7 +28,8 @@ struct ExchangeTable {
 struct Torch {
     int (*describe)(void*, dltensor*) = nullptr;  // null: nothing was handed over, and no tensor is plain
     PyObject *tensor, *parameter;  // classes
-    PyObject *empty_like, *is_grad_enabled, *is_inference_mode_enabled, *increment_version, *apply;  // functions
+    PyObject *empty_like, *is_neg, *is_grad_enabled, *is_inference_mode_enabled;  // functions
+    PyObject *increment_version, *apply;  // functions
     PyObject *dispatch_modes, *tracing_state, *transforms;  // functions: true while somebody watches
     PyObject* forward_ad;  // namespace of torch.autograd.forward_ad
     PyObject *launch_forward, *launch_backward;  // isrlu/torch/_triton.py
@@ -44,7 +45,7 @@ bool is_launched(const dltensor& t)
 
 // Names of attributes and methods, interned.
 struct Names {
-    PyObject *requires_grad, *is_leaf, *is_view, *is_neg, *is_zero, *is_inference, *current_level, *clone;
+    PyObject *requires_grad, *is_leaf, *is_view, *is_inference, *current_level, *clone;
     PyObject *version, *new_empty;
 } names;
 
@@ -108,6 +109,7 @@ bool connect_torch(const nb::dict& found, nb::object exchange)
     torch.is_inference_mode_enabled = take("is_inference_mode_enabled");
     torch.increment_version = take("increment_version");
     torch.apply = take("apply");
+    torch.is_neg = take("is_neg");
     torch.dispatch_modes = take("dispatch_modes");
     torch.tracing_state = take("tracing_state");
     torch.transforms = take("transforms");
@@ -117,9 +119,8 @@ bool connect_torch(const nb::dict& found, nb::object exchange)
     torch.launch_norm_forward = take("launch_norm_forward");
     torch.launch_norm_backward = take("launch_norm_backward");
     const auto intern = PyUnicode_InternFromString;
-    names = {intern("requires_grad"),  intern("is_leaf"),      intern("_is_view"),       intern("is_neg"),
-             intern("_is_zerotensor"), intern("is_inference"), intern("_current_level"), intern("clone"),
-             intern("_version"),       intern("new_empty")};
+    names = {intern("requires_grad"),  intern("is_leaf"), intern("_is_view"), intern("is_inference"),
+             intern("_current_level"), intern("clone"),   intern("_version"), intern("new_empty")};
     torch.describe = table->describe;
     return true;
 }
@@ -174,9 +175,9 @@ bool describe_on_device(PyObject* x, TensorView& view)
     view.size = count_elements(view.t);
     if (view.size == 0) return false;
     view.dense = is_dense(view);
-    // PyTorch makes lazily negated tensors of complex ones' parts. Of these only a single element is dense.
-    if (view.dense && view.size > 1) return true;
-    return method(x, names.is_neg) == 0 && method(x, names.is_zero) == 0;
+    // PyTorch makes lazily negated tensors of complex ones' parts. Of these only a single element is dense. Its tensors
+    // of zeros without memory have no address.
+    return (view.dense && view.size > 1) || truth(PyObject_Vectorcall(torch.is_neg, &x, 1, nullptr)) == 0;
 }
 
 PyObject* empty_like(PyObject* x, const TensorView& like, TensorView& view)

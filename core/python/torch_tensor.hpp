@@ -55,7 +55,7 @@ long long version_of(PyObject* x);  // PyTorch's count of x's in-place changes; 
 bool may_be_overwritten(PyObject* x, const TensorView& view, bool wants_grad);
 bool increment_version(PyObject* x);  // false with a Python error
 
-// The autograd function's apply(x, alpha, (y,), kernel, inplace).
+// The autograd function's apply(x, (y,), call), with alpha as one more argument if it is a tensor.
 PyObject* apply_autograd(PyObject* const* args, std::size_t count);
 
 // forward(x, y, kernel, alpha) of isrlu/torch/_triton.py: False if it can't. A new reference.

@@ -1,8 +1,8 @@
 // The input's product on a second thread, a few rows ahead of the sequence.
 //
-// A small batch runs its sequence on one thread, step after step. Meanwhile a second thread multiplies the inputs, chunk
-// by chunk in the order of the steps. The first thread takes a chunk itself if the second has not come that far. Each
-// row is computed in the same way by either thread.
+// A small batch runs its sequence on one thread, step after step. Meanwhile a second thread multiplies the inputs,
+// chunk by chunk in the order of the steps. The first thread takes a chunk itself if the second has not come that far.
+// Each row is computed in the same way by either thread.
 //
 // Gain, times as fast as torch.nn in inference, float32, 64 steps, 2 threads, AVX-512 (Sapphire Rapids);
 // `isrlu bench rnn --batch 1 --batch 3 --hidden 64 --hidden 128`, with this file and with one parallel product before

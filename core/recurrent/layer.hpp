@@ -117,10 +117,34 @@ struct Packing {
                  std::size_t first_panel, std::size_t last_panel, void* packed);
 };
 
+// c[rows, columns] = a[rows, depth] b, b packed
+struct RowProduct {
+    std::size_t depth, columns;
+    const void* a;
+    std::size_t a_stride;  // elements between rows
+    const void* b;
+    void* c;
+};
+// c[rows, columns] += a^T b, and sums[rows] += the sums of a's columns. b [depth, columns] is packed as a transposed
+// matrix. sums may be null; without columns there is nothing but the sums.
+struct OuterProduct {
+    std::size_t depth, columns;
+    const void* a;  // [depth, rows]
+    std::size_t a_stride;
+    const void* b;
+    void *c, *sums;
+};
+// The products of the backward pass that follow the last step. Both are called for rows [first, last) of c.
+struct GradientProducts {
+    void (*multiply)(const RowProduct&, std::size_t first, std::size_t last);
+    void (*add_outer)(const OuterProduct&, std::size_t first, std::size_t last);
+};
+
 // The recurrent kernels of one instruction set.
 struct RecurrentKernels {
     Recurrence recurrences[cell_count][gates_count][recurrent_types];
     Packing packings[recurrent_types];
+    GradientProducts gradient_products[recurrent_types];
 };
 
 }  // namespace isrlu

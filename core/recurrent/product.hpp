@@ -1,10 +1,10 @@
 // c += a b for a few rows of a and a matrix b that is packed once and used many times.
 //
-// A tile of c fills the vector registers. With 32 of them (AVX-512, NEON) it is 6 rows by 4 batches: 24 sums, 6 broadcast
-// elements of a, 1 batch of b. With 16 it is 3 rows by 4 batches. b is packed in panels of 4 batches of columns. A depth
-// block of a panel stays in the L1 cache for all rows: 16 KB for tiles of 3 rows; 32 KB for tiles of 6 rows, which read
-// b half as often and lose little if a part of it comes from the L2 cache. A single row of a takes two panels at once:
-// 4 dependent chains of FMA do not hide the FMA's latency, 8 do.
+// A tile of c fills the vector registers. With 32 of them (AVX-512, NEON) it is 6 rows by 4 batches: 24 sums, 6
+// broadcast elements of a, 1 batch of b. With 16 it is 3 rows by 4 batches. b is packed in panels of 4 batches of
+// columns. A depth block of a panel stays in the L1 cache for all rows: 16 KB for tiles of 3 rows; 32 KB for tiles of 6
+// rows, which read b half as often and lose little if a part of it comes from the L2 cache. A single row of a takes two
+// panels at once: 4 dependent chains of FMA do not hide the FMA's latency, 8 do.
 //
 // Error: each element is summed over k in increasing order, whatever the tile. A row's result does not depend on the
 // other rows.
@@ -107,45 +107,65 @@ template <class T, class Isa> struct Product {
             for (std::size_t k = begin; k < end; ++k) to[k * panel + j] = row(n + j)[k];
     }
 
-    // c[R, P panels] = from + a[R, depth] b. Strides: elements between rows, and between panels of b.
-    template <int R, int P>
-    [[gnu::noinline]] static void tile(const T* a, std::size_t a_stride, const T* b, std::size_t b_stride,
-                                       std::size_t depth, const T* from, std::size_t from_stride, T* c,
-                                       std::size_t c_stride)
+    // sums[R][B batches] += a b. `by_columns`: element k of row r is a[k * a_stride + r], else a[r * a_stride + k].
+    // b_stride: elements between panels.
+    template <bool by_columns, int R, int B>
+    [[gnu::always_inline]] static void accumulate(V (&sums)[R][B], const T* a, std::size_t a_stride, const T* b,
+                                                  std::size_t b_stride, std::size_t depth)
     {
-        V sums[R][P * panel_batches];
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-            for (std::size_t j = 0; j < P * panel_batches; ++j)
-                sums[r][j] = read<V>(from + r * from_stride + j * lanes);
         for (std::size_t k = 0; k < depth; ++k) {
             V x[R];
 #pragma GCC unroll 8
-            for (int r = 0; r < R; ++r) x[r] = V(a[r * a_stride + k]);
+            for (int r = 0; r < R; ++r)
+                x[r] = V(by_columns ? a[k * a_stride + static_cast<std::size_t>(r)] : a[r * a_stride + k]);
 #pragma GCC unroll 8
-            for (std::size_t j = 0; j < P * panel_batches; ++j) {
+            for (std::size_t j = 0; j < B; ++j) {
                 const V w = read<V>(b + j / panel_batches * b_stride + k * panel + j % panel_batches * lanes);
 #pragma GCC unroll 8
                 for (int r = 0; r < R; ++r) sums[r][j] = fma(x[r], w, sums[r][j]);
             }
         }
+    }
+
+    // c[R, B batches] = from + a[R, depth] b. Strides: elements between rows, and between panels of b.
+    template <int R, int B>
+    [[gnu::noinline]] static void tile(const T* a, std::size_t a_stride, const T* b, std::size_t b_stride,
+                                       std::size_t depth, const T* from, std::size_t from_stride, T* c,
+                                       std::size_t c_stride)
+    {
+        V sums[R][B];
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-            for (std::size_t j = 0; j < P * panel_batches; ++j) write(c + r * c_stride + j * lanes, sums[r][j]);
+            for (std::size_t j = 0; j < B; ++j) sums[r][j] = read<V>(from + r * from_stride + j * lanes);
+        accumulate<false>(sums, a, a_stride, b, b_stride, depth);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+            for (std::size_t j = 0; j < B; ++j) write(c + r * c_stride + j * lanes, sums[r][j]);
     }
 
-    // The same for c of `columns` columns. If they are fewer than P panels, a padded copy of c goes through the tile.
+    // The same for c of `columns` columns. If they are fewer than B batches, a padded copy of c goes through the tile.
+    template <int R, int B>
+    static void padded_tile(const T* a, std::size_t a_stride, const T* b, std::size_t b_stride, std::size_t depth,
+                            const T* from, std::size_t from_stride, T* c, std::size_t c_stride, std::size_t columns)
+    {
+        constexpr std::size_t width = B * lanes;
+        if (columns >= width) return tile<R, B>(a, a_stride, b, b_stride, depth, from, from_stride, c, c_stride);
+        T padded[R * width] = {};
+        for (int r = 0; r < R; ++r) std::memcpy(padded + r * width, from + r * from_stride, columns * sizeof(T));
+        tile<R, B>(a, a_stride, b, b_stride, depth, padded, width, padded, width);
+        for (int r = 0; r < R; ++r) std::memcpy(c + r * c_stride, padded + r * width, columns * sizeof(T));
+    }
+
+    // P panels, or half a panel if there are no more columns.
     template <int R, int P = 1>
     static void partial_tile(const T* a, std::size_t a_stride, const T* b, std::size_t b_stride, std::size_t depth,
                              const T* from, std::size_t from_stride, T* c, std::size_t c_stride, std::size_t columns)
     {
-        if (columns >= P * panel) return tile<R, P>(a, a_stride, b, b_stride, depth, from, from_stride, c, c_stride);
-        T padded[R * P * panel] = {};
-        for (int r = 0; r < R; ++r) std::memcpy(padded + r * P * panel, from + r * from_stride, columns * sizeof(T));
-        tile<R, P>(a, a_stride, b, b_stride, depth, padded, P * panel, padded, P * panel);
-        for (int r = 0; r < R; ++r) std::memcpy(c + r * c_stride, padded + r * P * panel, columns * sizeof(T));
+        constexpr int batches = P * panel_batches;
+        const auto f = P == 1 && columns <= panel / 2 ? padded_tile<R, batches / 2> : padded_tile<R, batches>;
+        f(a, a_stride, b, b_stride, depth, from, from_stride, c, c_stride, columns);
     }
 
     using Tile = void (*)(const T*, std::size_t, const T*, std::size_t, std::size_t, const T*, std::size_t, T*,

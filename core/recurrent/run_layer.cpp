@@ -3,65 +3,19 @@
 #include <algorithm>
 #include <cstring>
 
-#include "activation/threaded.hpp"
 #include "recurrent/input_pipeline.hpp"
-#include "recurrent/scratch.hpp"
+#include "recurrent/layer_pass.hpp"
 #include "recurrent/unit_split.hpp"
 
 namespace isrlu {
 namespace {
 
 // The least work per thread.
-constexpr std::size_t min_batch_rows = 4;  // rows of a batch: every thread reads all weights, too much for fewer rows
 constexpr std::size_t min_step_units = 8192;  // hidden units of one step, over all its rows
 constexpr std::size_t min_product_bytes = std::size_t(2) << 20;  // bytes of gates * elements of an input row
-constexpr std::size_t min_packed_bytes = std::size_t(128) << 10;  // of weights
-
-// Two threads divide the units if W_hh has at least so many bytes for each row of the batch, and the steps are not few.
-constexpr std::size_t split_bytes_per_row = std::size_t(128) << 10, min_split_steps = 4;
 
 // Bytes of the gates of one chunk of steps.
 constexpr std::size_t chunk_bytes = std::size_t(512) << 10;
-
-// W_ih or W_hh [columns * hidden, width], to be packed. transposed: for the product with gradients.
-struct Weights {
-    const LayerKind& kind;
-    const void* weight;
-    std::size_t rows, width, first_row;
-    bool transposed;
-
-    std::size_t bytes() const
-    {
-        const std::size_t elements = transposed ? kind.packing->size(rows, width) : kind.packing->size(width, rows);
-        return Scratch::round_up(kind.element_size * elements);
-    }
-    const void* pack(Scratch& scratch) const
-    {
-        void* packed = scratch.take(bytes());
-        const std::size_t panels = kind.packing->panels(transposed ? width : rows);
-        parallel(panels, 1 + min_packed_bytes * panels / bytes(), [&](std::size_t first, std::size_t last) {
-            kind.packing->pack(weight, rows, width, first_row, transposed, first, last, packed);
-        });
-        return packed;
-    }
-};
-Weights input_weights(const LayerKind& kind, const void* weight, std::size_t hidden, std::size_t width)
-{
-    return {kind, weight, kind.layout.columns * hidden, width, 0, false};
-}
-Weights state_weights(const LayerKind& kind, const void* weight, std::size_t hidden, bool transposed)
-{
-    return {kind, weight, kind.layout.columns * hidden, hidden, kind.layout.first_state_block * hidden, transposed};
-}
-
-// The initial states, or zeros if h is null.
-struct InitialStates {
-    const void *h0, *c0;
-    InitialStates(const void* h, const void* c, std::size_t bytes, Scratch& scratch) : h0(h), c0(c)
-    {
-        if (!h) h0 = c0 = std::memset(scratch.take(bytes), 0, bytes);
-    }
-};
 
 // Copies the last row of each sequence of the batch, from [rows, bytes] to [batch, bytes].
 void copy_last_rows(const Sequence& sequence, std::size_t rows, std::size_t bytes, const void* src, void* dst)
@@ -86,7 +40,8 @@ struct PackedLayer {
 };
 std::size_t packed_bytes(const LayerKind& kind, std::size_t hidden, std::size_t width)
 {
-    return state_weights(kind, nullptr, hidden, false).bytes() + input_weights(kind, nullptr, hidden, width).bytes() +
+    return state_weights(kind, nullptr, hidden, false).bytes() +
+           input_weights(kind, nullptr, hidden, width, false).bytes() +
            Scratch::round_up(4 * hidden * kind.element_size);
 }
 PackedLayer pack(const LayerKind& kind, std::size_t hidden, std::size_t width, const void* w_ih, const void* w_hh,
@@ -94,25 +49,8 @@ PackedLayer pack(const LayerKind& kind, std::size_t hidden, std::size_t width, c
 {
     void* biases = scratch.take(4 * hidden * kind.element_size);
     kind.kernels->add_biases(hidden, b_ih, b_hh, biases);
-    return {input_weights(kind, w_ih, hidden, width).pack(scratch),
+    return {input_weights(kind, w_ih, hidden, width, false).pack(scratch),
             state_weights(kind, w_hh, hidden, false).pack(scratch), biases};
-}
-
-// Units of the first of two threads that divide them, or 0 if threads divide the rows of the batch.
-std::size_t units_of_first_thread(const LayerKind& kind, const Sequence& sequence)
-{
-    const std::size_t panel = kind.packing->panel,
-                      weight_bytes = 4 * sequence.hidden * sequence.hidden * kind.element_size;
-    if (sequence.hidden % panel || sequence.hidden < 2 * panel || sequence.steps < min_split_steps) return 0;
-    if (sequence.batch * split_bytes_per_row > weight_bytes) return 0;
-    return sequence.hidden / panel / 2 * panel;
-}
-// Each thread takes some rows of the batch through the whole sequence.
-template <class F> void split_batch(const Sequence& sequence, F run)
-{
-    parallel(sequence.batch, min_batch_rows, [&](std::size_t begin, std::size_t end) {
-        run(Part{begin, end, 0, sequence.hidden}, static_cast<StepListener*>(nullptr));
-    });
 }
 
 // How a forward pass is divided.
@@ -190,25 +128,6 @@ void run_forward(const PackedWeights& weights, const Sequence& sequence, const F
 {
     Scratch scratch(forward_bytes(weights.kind, sequence, a));
     run_packed(weights.kind, sequence, a, {weights.input, weights.state, weights.biases}, scratch);
-}
-
-void run_backward(const LayerKind& kind, const Sequence& sequence, const BackwardArrays& a)
-{
-    const std::size_t states_bytes = sequence.batch * sequence.hidden * kind.element_size;
-    const Weights of_state = state_weights(kind, a.w_hh, sequence.hidden, true);
-    Scratch scratch(of_state.bytes() + Scratch::round_up(states_bytes));
-    const InitialStates initial(a.h0, a.c0, states_bytes, scratch);
-    const LayerBackward layer{{sequence, a.w_hh ? of_state.pack(scratch) : nullptr, initial.h0, initial.c0},
-                              a.gates,
-                              a.y,
-                              a.cells,
-                              a.grad_y,
-                              a.slopes,
-                              a.dh,
-                              a.dc};
-    const auto run = [&](const Part& part, StepListener* listener) { kind.kernels->backward(layer, part, listener); };
-    if (const std::size_t units = units_of_first_thread(kind, sequence)) UnitSplit().run(sequence, units, run);
-    else split_batch(sequence, run);
 }
 
 void run_step(const LayerKind& kind, const StepArrays& a)

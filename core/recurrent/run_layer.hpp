@@ -11,6 +11,7 @@ namespace isrlu {
 struct LayerKind {
     const Recurrence* kernels;
     const Packing* packing;
+    const GradientProducts* products;
     GateLayout layout;
     std::size_t element_size;  // bytes
 };
@@ -19,7 +20,7 @@ inline LayerKind layer_kind(const Kernels& set, Cell cell, Gates gates, Type typ
     const auto t = static_cast<int>(type);
     const RecurrentKernels& kernels = *set.recurrent;
     return {&kernels.recurrences[static_cast<int>(cell)][static_cast<int>(gates)][t], &kernels.packings[t],
-            layout_of(cell), type_sizes[t]};
+            &kernels.gradient_products[t], layout_of(cell), type_sizes[t]};
 }
 
 // W_ih, W_hh and the biases of a layer in one direction, packed once for many calls of run_forward. Constant: several
@@ -56,6 +57,16 @@ struct BackwardArrays {
     void *dh, *dc;  // [batch, hidden]: gradients of the last states on entry, of the initial states on return
 };
 void run_backward(const LayerKind& kind, const Sequence& sequence, const BackwardArrays& arrays);
+
+// The other gradients, which follow from the slopes. Null for what is not wanted; both biases or none.
+struct GradientArrays {
+    std::size_t rows, width;  // of x
+    const void *x, *w_ih;
+    void *dx, *dw_ih, *dw_hh, *db_ih, *db_hh;
+};
+// run_backward, and these gradients. The slopes are not returned: arrays.slopes is ignored.
+void run_gradients(const LayerKind& kind, const Sequence& sequence, const BackwardArrays& arrays,
+                   const GradientArrays& grads);
 
 // One step, from the products of its input and its state with the weights.
 struct StepArrays {

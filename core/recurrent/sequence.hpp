@@ -6,6 +6,7 @@
 #include <array>
 
 #include "recurrent/gates.hpp"
+#include "recurrent/gradient_products.hpp"
 #include "recurrent/product.hpp"
 
 namespace isrlu {
@@ -265,7 +266,9 @@ template <class Isa> constexpr RecurrentKernels recurrent_kernels()
             {{Product<float, Isa>::panel, Product<float, Isa>::panels, Product<float, Isa>::size,
               Product<float, Isa>::pack},
              {Product<double, Isa>::panel, Product<double, Isa>::panels, Product<double, Isa>::size,
-              Product<double, Isa>::pack}}};
+              Product<double, Isa>::pack}},
+            {{GradientLoops<float, Isa>::multiply, GradientLoops<float, Isa>::add_outer},
+             {GradientLoops<double, Isa>::multiply, GradientLoops<double, Isa>::add_outer}}};
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 //
 // For small batches and large weights. Each element is computed in the same way by one thread and by two.
 //
-// The second thread must really run at the same time. If it has not come when the first has waited for it, the first does
-// all units alone.
+// The second thread must really run at the same time. If it has not come when the first has waited for it, the first
+// does all units alone.
 #pragma once
 
 #include <atomic>

@@ -110,7 +110,7 @@ void compare(const Kernels& k, const Layer& t)
 TEST(norm_values_and_gradients_are_right)
 {
     for (const Type type : types)
-        for (const std::size_t channels : {1, 3, 16, 17, 48, 100})
+        for (const std::size_t channels : {1, 3, 16, 17, 48, 100, 1040})
             for (const std::size_t rows : {1, 6, 70}) compare(kernels, Layer(type, rows, channels, 0.75, -0.5));
 }
 

@@ -10,20 +10,12 @@
 #include "recurrent/layer.hpp"
 #include "recurrent/run_layer.hpp"
 #include "tests/check.hpp"
+#include "tests/numbers.hpp"
 
 namespace isrlu::testing {
 namespace {
 
 constexpr std::size_t steps = 4, batch = 5, width = 6, rows = steps * batch;
-
-template <class T> std::vector<T> numbers(std::size_t n, int seed, double scale)
-{
-    std::vector<T> made(n);
-    for (std::size_t i = 0; i < n; ++i)
-        made[i] = static_cast<T>(
-            scale * (static_cast<double>((i * 37 + static_cast<std::size_t>(seed) * 101) % 1009) / 504.5 - 1));
-    return made;
-}
 
 template <class T>
 std::vector<T> packed(const Packing& packing, const std::vector<T>& weights, std::size_t hidden_columns,
@@ -118,14 +110,15 @@ std::int32_t on_two_threads(std::int64_t begin, std::int64_t end, std::int64_t g
     return 0;
 }
 
-// Outputs, last states, slopes and gradients of the initial states by run_forward and run_backward, concatenated.
+// Outputs, last states and all gradients by run_forward and run_gradients, concatenated.
 template <class T> std::vector<T> whole_layer(const LayerKind& kind, std::size_t n, std::size_t hidden, bool packed)
 {
     const std::size_t columns = kind.layout.columns * hidden, states = n * hidden, all = steps * states;
     const auto x = numbers<T>(steps * n * width, 1, 1), w_ih = numbers<T>(columns * width, 2, 0.5),
                w_hh = numbers<T>(columns * hidden, 3, 0.1), bias = numbers<T>(columns, 4, 0.2),
                h0 = numbers<T>(states, 6, 0.8), grad = numbers<T>(all, 10, 1);
-    std::vector<T> y(all), h(states), c(states), gates(4 * all), cells(all), slopes(4 * all), dh(states), dc(states);
+    std::vector<T> y(all), h(states), c(states), gates(4 * all), cells(all), dh(states), dc(states), dx(x.size()),
+        dw_ih(w_ih.size()), dw_hh(w_hh.size()), db_ih(columns), db_hh(columns);
     const Sequence sequence{steps, n, hidden, nullptr, false};
     ForwardArrays arrays{steps * n, width,     x.data(), w_ih.data(), w_hh.data(), bias.data(), bias.data(),
                          h0.data(), h0.data(), y.data(), h.data(),    c.data(),    nullptr,     nullptr};
@@ -136,12 +129,15 @@ template <class T> std::vector<T> whole_layer(const LayerKind& kind, std::size_t
         arrays.gates = gates.data();
         arrays.cells = cells.data();
         run_forward(kind, sequence, arrays);
-        run_backward(kind, sequence,
-                     {w_hh.data(), h0.data(), h0.data(), gates.data(), y.data(), cells.data(), grad.data(),
-                      slopes.data(), dh.data(), dc.data()});
+        run_gradients(kind, sequence,
+                      {w_hh.data(), h0.data(), h0.data(), gates.data(), y.data(), cells.data(), grad.data(), nullptr,
+                       dh.data(), dc.data()},
+                      {steps * n, width, x.data(), w_ih.data(), dx.data(), dw_ih.data(), dw_hh.data(), db_ih.data(),
+                       db_hh.data()});
     }
     std::vector<T> found;
-    for (const auto* part : {&y, &h, &c, &slopes, &dh, &dc}) found.insert(found.end(), part->begin(), part->end());
+    for (const auto* part : {&y, &h, &c, &dh, &dc, &dx, &dw_ih, &dw_hh, &db_ih, &db_hh})
+        found.insert(found.end(), part->begin(), part->end());
     return found;
 }
 

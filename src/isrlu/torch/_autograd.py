@@ -15,13 +15,15 @@ KERNELS = {name: {method: _core.activation_kernel(name, method) for method in ME
 FUNCTION_OF = {kernel: name for name, methods in KERNELS.items() for kernel in methods.values()}
 
 
-def save(ctx: Any, x: Tensor, alpha: float | Tensor, made: tuple[Tensor], kernel: int, inplace: bool) -> Tensor:
+Call = tuple[int, float | None, bool]  # kernel, alpha if it is a number, inplace
+
+
+def save(ctx: Any, x: Tensor, made: tuple[Tensor], call: Call, alpha: Tensor | None = None) -> Tensor:
     """Save what the gradient needs; return y. `_core.save_activation` does the same, and takes its place."""
-    if inplace:
+    if call[2]:
         ctx.mark_dirty(x)
-    learned = isinstance(alpha, Tensor)
-    ctx.save_for_backward(x, alpha) if learned else ctx.save_for_backward(x)
-    ctx.call = kernel, None if learned else alpha, inplace
+    ctx.save_for_backward(x) if alpha is None else ctx.save_for_backward(x, alpha)
+    ctx.call = call
     return made[0]
 
 
@@ -46,7 +48,8 @@ def by_formula(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     kernel, number, from_output = ctx.call
     compute = _from_output if from_output else _from_input
     alpha = learned[0] if learned else number
-    return *compute(FUNCTION_OF[kernel], saved, alpha, grad, ctx.needs_input_grad[1]), None, None, None
+    of_x, of_alpha = compute(FUNCTION_OF[kernel], saved, alpha, grad, bool(learned) and ctx.needs_input_grad[3])
+    return (of_x, None, None, of_alpha) if learned else (of_x, None, None)
 
 
 def _from_input(
@@ -86,5 +89,5 @@ def _from_output(
     return (g * slope).to(y.dtype), (g * by_alpha).sum_to_size(a.shape).view(alpha.shape)
 
 
-_private.shorten(Activation, _core.save_activation)
+_private.shorten(Activation, _core.save_activation, lambda node: _core.node_method(node, by_formula))
 _private.connect(_private.quick_apply(Activation))

@@ -26,7 +26,7 @@ WATCHERS = {
     "transforms": "_C._functorch.peek_interpreter_stack",
 }
 # Methods and attributes that the kernels look up by name (core/python/torch_tensor.cpp).
-OF_TENSORS = ("_is_view", "_is_zerotensor", "__dlpack_c_exchange_api__")
+OF_TENSORS = ("_is_view", "__dlpack_c_exchange_api__")
 OF_FORWARD_AD = ("_current_level",)
 OF_CONTEXTS = ("to_save", "dirty_tensors")
 
@@ -69,6 +69,7 @@ def connect(apply: Callable[..., Any]) -> bool:
             "is_grad_enabled": torch.is_grad_enabled,
             "is_inference_mode_enabled": torch.is_inference_mode_enabled,
             "increment_version": graph.increment_version,
+            "is_neg": Tensor.is_neg,
             "forward_ad": vars(forward_ad),
             "apply": apply,
             "launch_forward": _triton.forward,
@@ -97,17 +98,20 @@ def quick_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     return function.apply if apply is None else apply
 
 
-def shorten(function: type[torch.autograd.Function], forward: Callable[..., Any]) -> bool:
+def shorten(
+    function: type[torch.autograd.Function], forward: Callable[..., Any], make_apply: Callable[[type], Any]
+) -> bool:
     """Remove Python calls around an autograd function. False if a name is missing; it then works as PyTorch calls it.
 
     `forward` replaces the function's own: it sets the attributes that ctx.save_for_backward and ctx.mark_dirty would
-    set. The autograd engine calls `backward` directly, instead of a method that first looks it up.
+    set. The autograd engine calls the method that `make_apply` makes for the class of the function's nodes, instead of
+    one that first looks up the function's `backward`.
     """
     node: Any = getattr(function, "_backward_cls", None)
     if not all(hasattr(function, name) for name in OF_CONTEXTS) or not hasattr(node, "apply"):
         return False
     function.forward = staticmethod(forward)  # type: ignore[method-assign]
-    node.apply = function.backward
+    node.apply = make_apply(node)
     return True
 
 

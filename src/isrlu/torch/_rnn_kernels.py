@@ -4,9 +4,8 @@ The forward pass saves the gate outputs, the cell states and the layer's output.
 derivatives from them. `_core.gate_layout` describes the layout of a row of gates [4 hidden].
 """
 
-import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from isrlu import _core
 from isrlu.torch import _rnn_formula
 from isrlu.torch._rnn_formula import States, Weights
 
+CONTIGUOUS = torch.contiguous_format
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
@@ -105,7 +105,7 @@ class _Layer(torch.autograd.Function):
         kept, tensors = saved[: ctx.kept], saved[ctx.kept :]
         plain = all(grad is None or grad.numel() == 0 or _core.are_plain(grad) for grad in grads)
         differentiate = _by_kernels if plain and not torch.is_grad_enabled() else _by_formula
-        return None, *differentiate(ctx.call, kept, tensors, grads)
+        return None, *differentiate(ctx.call, kept, tensors, grads, ctx.needs_input_grad[1:])
 
 
 def _split(tensors: Sequence[Any]) -> tuple[Tensor, States | None, Weights]:
@@ -136,11 +136,18 @@ def _forward(
     rows, batch, hidden = len(data), call.sizes[0], weights.hh.shape[1]
     y, h = data.new_empty(rows, hidden), data.new_empty(1, batch, hidden)
     c = data.new_empty(1, batch, hidden) if call.mode == "LSTM" else None
-    gates = data.new_empty(rows, 4 * hidden) if keep else None
-    cells = data.new_empty(rows, hidden) if keep and call.mode == "LSTM" else None
+    gates = _kept(data, rows, 4 * hidden) if keep else None
+    cells = _kept(data, rows, hidden) if keep and call.mode == "LSTM" else None
     _core.recurrent_forward(*call.sequence, data, given, initial, y, (h, c), (gates, cells))
     kept = tuple(tensor for tensor in (y, gates, cells) if tensor is not None) if keep else ()
     return y, (h,) if c is None else (h, c), kept
+
+
+def _kept(like: Tensor, rows: int, columns: int) -> Tensor:
+    """Memory for the backward pass. Beyond 128 KB malloc may return it to the system after each training step."""
+    if rows * columns < 1 << 15:
+        return like.new_empty(rows, columns)
+    return cast(Tensor, _core.pooled_tensor(like, rows, columns))
 
 
 def _one_step(
@@ -158,61 +165,57 @@ def _one_step(
     return y, last, () if gates is None else (y, gates, *[state.clone() for state in cells])
 
 
-def _by_kernels(call: Call, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor | None, ...]:
-    """Gradients of data, states and weights: one call for the whole sequence, then one product per weight."""
-    mode, layout = call.mode, LAYOUTS[call.mode]
+def _by_kernels(call: Call, kept: Any, tensors: Any, grads: Any, needed: Sequence[bool]) -> tuple[Tensor | None, ...]:
+    """Gradients of data, states and weights. Those of the data and the weights are None where they are not needed."""
     data, states, weights = _split(tensors)
-    initial = [state.contiguous() for state in states or ()]
     y, gates, *cells = kept
-    w_hh = weights.hh.contiguous()
-    hidden = w_hh.shape[1]
-    slopes = torch.empty_like(gates)
+    initial = _pair([state.contiguous() for state in states or ()])
     grad_y = torch.zeros_like(y) if grads[0] is None else grads[0].contiguous()
     grad_states = tuple(
-        y.new_zeros(call.sizes[0], hidden) if grad is None else grad[0].clone(memory_format=torch.contiguous_format)
+        y.new_zeros(call.sizes[0], y.shape[1]) if grad is None else grad[0].clone(memory_format=torch.contiguous_format)
         for grad in grads[1:]
     )
-    one_step = len(call.sizes) == 1
-    _core.recurrent_backward(
-        *call.sequence,
-        None if one_step else w_hh,
-        _pair(initial),
-        (y, gates, *(cells or [None])),
-        (grad_y, *_pair(grad_states)),
-        slopes,
+    of_kernels = initial, (y, gates, *(cells or [None])), (grad_y, *_pair(grad_states))
+    found = grad_states if states else (None,) * len(grad_states)
+    if len(call.sizes) == 1:
+        of_data, *of_weights = _one_step_gradients(call, data, weights, of_kernels)
+        return of_data, *found, *of_weights
+    bias = weights.b_ih is not None and (needed[-1] or needed[-2])
+    wanted = needed[0], *needed[-4:-2], bias, bias
+    inputs = data.contiguous(), weights.ih.contiguous(), weights.hh.contiguous()
+    like = data, weights.ih, weights.hh, weights.b_ih, weights.b_hh
+    results = tuple(
+        None if tensor is None or not is_wanted else torch.empty_like(tensor, memory_format=CONTIGUOUS)
+        for tensor, is_wanted in zip(like, wanted, strict=True)
     )
+    _core.recurrent_gradients(*call.sequence, inputs, *of_kernels, results)
+    return results[0], *found, *results[1:]
+
+
+def _one_step_gradients(call: Call, data: Tensor, weights: Weights, of_kernels: Any) -> tuple[Tensor | None, ...]:
+    """Gradients of data and weights for one step. The first state's is completed in place. As `_one_step`."""
+    layout = LAYOUTS[call.mode]
+    states, kept, grads = of_kernels
+    (h0, _), (y, gates, _), (_, grad_h, _) = states, kept, grads
+    slopes, hidden = torch.empty_like(gates), y.shape[1]
+    _core.recurrent_step_backward(call.kernel, states, kept, grads, slopes)
     width = layout.columns * hidden
     of_input = slopes.narrow(1, layout.first_input * hidden, width)
     of_state = slopes.narrow(1, layout.first_state * hidden, width)
-    shift = -layout.first_state_block * hidden  # from the row order of PyTorch's weight to our column order
-    if one_step:
-        grad_states[0].addmm_(of_state, w_hh.roll(shift, 0) if shift else w_hh)
-    grad_ih = of_input.t() @ data
-    grad_hh = _grad_state_weight(call, of_state, y, *initial[:1])
-    b_ih = None if weights.b_ih is None else of_input.sum(0)
-    b_hh = None if b_ih is None else b_ih.clone() if mode == "LSTM" else of_state.sum(0).roll(-shift, 0)
-    if shift:
-        grad_hh = grad_hh.roll(-shift, 0)
-    found = grad_states if states else (None,) * len(grad_states)
-    return of_input @ weights.ih, *found, grad_ih, grad_hh, b_ih, b_hh
+    shift = layout.first_state_block * hidden  # from our column order to the row order of PyTorch's weight
+    grad_h.addmm_(of_state, _roll(weights.hh, -shift))
+    grad_hh = torch.zeros_like(weights.hh) if h0 is None else _roll(of_state.t() @ h0, shift)
+    b_ih = b_hh = None
+    if weights.b_ih is not None:
+        b_ih, b_hh = of_input.sum(0), _roll(of_state.sum(0), shift)
+    return of_input @ weights.ih, of_input.t() @ data, grad_hh, b_ih, b_hh
 
 
-def _grad_state_weight(call: Call, slopes: Tensor, y: Tensor, h0: Tensor | None = None) -> Tensor:
-    """Gradient of W_hh: product of the slopes and the state before each step (the previous output, or h_0)."""
-    sizes, reverse = call.sizes, call.reverse
-    batch = sizes[0]
-    if sizes[-1] != batch:
-        before = torch.cat([y.new_zeros(batch, y.shape[1]) if h0 is None else h0, y])
-        return slopes.t() @ before[_rows_before(sizes, reverse)]
-    later, before = (slopes[:-batch], y[batch:]) if reverse else (slopes[batch:], y[:-batch])
-    first = slopes[-batch:] if reverse else slopes[:batch]
-    if len(sizes) == 1 and h0 is not None:
-        return first.t() @ h0
-    product = torch.mm(later.t(), before)
-    return product if h0 is None else product.addmm_(first.t(), h0)
+def _roll(weight: Tensor, rows: int) -> Tensor:
+    return weight.roll(rows, 0) if rows else weight
 
 
-def _by_formula(call: Call, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor | None, ...]:
+def _by_formula(call: Call, kept: Any, tensors: Any, grads: Any, needed: Any) -> tuple[Tensor | None, ...]:
     """`_by_kernels` by the formula in torch ops: for double backward, and for gradients that are not plain tensors."""
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
@@ -223,19 +226,3 @@ def _by_formula(call: Call, kept: Any, tensors: Any, grads: Any) -> tuple[Tensor
         inputs = [t for t in tensors if t is not None]
         found = iter(torch.autograd.grad(outputs, inputs, given, create_graph=create_graph, allow_unused=True))
     return tuple(None if t is None else next(found) for t in tensors)
-
-
-def _offsets(sizes: Sequence[int]) -> list[int]:
-    """The first row of each step."""
-    return [0, *itertools.accumulate(sizes)][:-1]
-
-
-def _rows_before(sizes: Sequence[int], reverse: bool) -> Tensor:
-    """For each row, the row of its previous state in [h_0, y]."""
-    offsets, batch, last = _offsets(sizes), sizes[0], len(sizes) - 1
-    rows = []
-    for t, size in enumerate(sizes):
-        before = t + 1 if reverse else t - 1
-        known = 0 if before < 0 or before > last else min(size, sizes[before])
-        rows += [batch + offsets[before] + b if b < known else b for b in range(size)]
-    return torch.tensor(rows, device="cpu")

@@ -24,6 +24,16 @@ def test_contenders_take_turns():
     assert samples["a"].median == pytest.approx(1e-3) and len(samples["b"].seconds) == 3
 
 
+@pytest.mark.parametrize("warm_up", [False, True])
+def test_a_warm_up_call_is_not_timed(monkeypatch, warm_up):
+    events = []
+    monkeypatch.setattr(timer.time, "perf_counter", lambda: events.append("clock") or len(events) * 1e-3)
+    timer.measure({"a": lambda: events.append("call")}, rounds=1, slice_seconds=1e-3, warm_up=warm_up)
+    first = events.index("clock")
+    assert events[:first] == ["call"] * warm_up
+    assert events.count("clock") % 2 == 0 and events[-1] == "clock"
+
+
 def test_a_ratio_is_taken_round_by_round():
     samples = {"slow": timer.Sample((2.0, 8.0, 6.0)), "fast": timer.Sample((1.0, 4.0, 2.0))}
     assert timer.ratio(samples, "slow", "fast") == 2.0

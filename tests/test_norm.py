@@ -83,6 +83,16 @@ def test_result_depends_on_the_value_alone() -> None:
     assert torch.equal(dyisru(x, torch.full((37,), 1.5), torch.full((37,), 0.1)), alone)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_wide_rows_are_their_columns(dtype: torch.dtype) -> None:
+    """More columns than the kernels take at a time."""
+    torch.manual_seed(3)
+    x, (weight, bias, *numbers) = torch.randn(3, 2064).to(dtype), parameters(2064, dtype)
+    columns = [slice(i, i + 48) for i in range(0, 2064, 48)]
+    pieces = [dyisru(x[:, at], weight[at], bias[at], *numbers) for at in columns]
+    assert torch.equal(dyisru(x, weight, bias, *numbers), torch.cat(pieces, dim=1))
+
+
 def test_gradcheck() -> None:
     torch.manual_seed(0)
     x = torch.randn(5, 8, dtype=torch.float64, requires_grad=True)

@@ -1,5 +1,9 @@
 """isrlu bench norm: every contender is timed, and the oracle is asked first."""
 
+import platform
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -19,6 +23,23 @@ def test_every_contender_has_its_figures() -> None:
     for each in found:
         assert each.seconds > 0
         assert (each.of_layer_norm == 1) == (each.contender == "layer_norm")
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="glibc's malloc")
+def test_freed_memory_is_kept() -> None:
+    """In a process of its own: the setting holds for the rest of a process."""
+    program = (
+        "import resource, sys\n"
+        "from isrlu_lab.measure.heap import keep_freed_memory\n"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "assert keep_freed_memory()\n"
+        "allocate = lambda: [bytearray(24 << 20) for _ in range(4)]\n"
+        "allocate()\n"
+        "before = faults()\n"
+        "allocate()\n"
+        "sys.exit(faults() - before > 6144)"  # 24 MiB are 6,144 pages
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_rivals_are_what_their_authors_have() -> None:

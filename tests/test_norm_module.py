@@ -119,8 +119,9 @@ def test_errors_are_one_line() -> None:
         DyISRU(8)(torch.ones(2, 7))
     with pytest.raises(ValueError, match=r"x must be of shape \[\*, 8\], got \[2, 7\]"):
         DyISRU(8, elementwise_affine=False)(torch.ones(2, 7))
-    with pytest.raises(ValueError, match="normalized_shape must be an integer or a sequence of integers, at least one"):
-        DyISRU(())
+    for wrong in ((), 64.0, None, (8, 2.0)):
+        with pytest.raises(ValueError, match="normalized_shape must be an integer or a sequence of integers, at least"):
+            DyISRU(wrong)
     with pytest.raises(ValueError, match="alpha must be a finite number, got nan"):
         DyISRU(8, alpha=float("nan"))
 

@@ -40,7 +40,8 @@ template <class V> auto is_ordinary(V x)
         return (x >= constant<V>(Limits::min())) & (x <= constant<V>(Limits::max()));
     }
 }
-// The same where x has been multiplied by rsqrtps of x: 0, infinity, x < 0 and NaN give NaN, subnormal x gives infinity.
+// The same where x has been multiplied by rsqrtps of x: 0, infinity, x < 0 and NaN give NaN, subnormal x gives
+// infinity.
 template <class V> auto is_ordinary_product(V x_times_estimate)
 {
     return x_times_estimate < constant<V>(std::numeric_limits<double>::infinity());

@@ -1,8 +1,9 @@
-// DyISRU for batches and plain numbers: f(u) = u / sqrt(1 + u^2), u = alpha x + shift; f'(u) = r^3, r = 1/sqrt(1 + u^2).
+// DyISRU for batches and plain numbers: f(u) = u / sqrt(1 + u^2), u = alpha x + shift; f'(u) = r^3 with
+// r = 1/sqrt(1 + u^2).
 //
 // Domain: every x. Infinite x counts as the largest finite number, so that alpha = 0 gives u = shift and the gradient
-// of alpha is 0, not 0 * infinity. Where |u| is above 2^62 (float32) or 2^500 (float64), f is +-1 to the last bit and f'
-// is 0: there x, or u, is clamped to a number whose u^2 is finite. NaN stays NaN.
+// of alpha is 0, not 0 * infinity. Where |u| is above 2^62 (float32) or 2^500 (float64), f is +-1 to the last bit and
+// f' is 0: there x, or u, is clamped to a number whose u^2 is finite. NaN stays NaN.
 // Error: f as `full` in activation/formula.hpp. r is corrected by the same residual as f: e = (1 - r^2) - f^2.
 #pragma once
 
@@ -52,9 +53,25 @@ template <class V> ValueAndRoot<V> value_and_root(V u)
     return {fma(f, c, f), fma(r, c, r)};
 }
 
-template <class V, bool ordinary> V norm_forward(const Line<V, ordinary>& line, V x, V weight, V bias)
+// The forward pass computes value_scale f(u) and divides the weights by value_scale before the loop over the rows.
+// Where the correction is f e / 2, 2 f is 2 f + f e: one multiplication less. AVX-512, Zen 4: 0.165 ns with a scale of
+// 1, 0.150 ns with 2 per element. AVX2's correction has a second term, and a scale of 2 takes 5 % longer there.
+template <class V> constexpr value_t<V> value_scale = estimate_of<isa_t<V>>() == Estimate::bits14 ? 2 : 1;
+
+template <class V> V scaled_value(V u)
 {
-    return fma(weight, value_and_root(line.argument(line.clamped(x))).f, bias);
+    if constexpr (value_scale<V> == 1) return value_and_root(u).f;
+    else {
+        const V r = refined_estimate(fma(u, u, constant<V>(1)));
+        const V f = u * r;
+        const V e = fnma(f, f, fnma(r, r, constant<V>(1)));
+        return fma(f, e, f + f);
+    }
+}
+
+template <class V, bool ordinary> V norm_forward(const Line<V, ordinary>& line, V x, V scaled_weight, V bias)
+{
+    return fma(scaled_weight, scaled_value(line.argument(line.clamped(x))), bias);
 }
 
 }  // namespace

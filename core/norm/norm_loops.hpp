@@ -24,13 +24,26 @@ template <class S, class Isa> struct NormLoops {
     }
     template <bool ordinary> static void forward_rows(const NormForward& a)
     {
+        const auto* weight = static_cast<const T*>(a.weight);
+        if constexpr (value_scale<V> == 1) return forward_columns<ordinary>(a, 0, a.n, weight);
+        constexpr std::size_t tile = 1024;  // columns whose scaled weights are on the stack
+        T scaled[tile];
+        for (std::size_t begin = 0; begin < a.n; begin += tile) {
+            const std::size_t count = std::min(tile, a.n - begin);
+            map<V>([](V w) { return w * constant<V>(1 / value_scale<V>); }, count, scaled, weight + begin);
+            forward_columns<ordinary>(a, begin, count, scaled);
+        }
+    }
+    template <bool ordinary>
+    static void forward_columns(const NormForward& a, std::size_t begin, std::size_t count, const T* scaled_weight)
+    {
         const Line<V, ordinary> line(a.alpha, a.shift);
-        const auto* src = static_cast<const S*>(a.src);
-        auto* dst = static_cast<S*>(a.dst);
-        const auto *weight = static_cast<const T*>(a.weight), *bias = static_cast<const T*>(a.bias);
+        const auto* src = static_cast<const S*>(a.src) + begin;
+        auto* dst = static_cast<S*>(a.dst) + begin;
+        const auto* bias = static_cast<const T*>(a.bias) + begin;
         for (std::size_t row = 0; row < a.rows; ++row)
-            map<V>([line](V x, V w, V b) { return norm_forward(line, x, w, b); }, a.n, dst + row * a.n, src + row * a.n,
-                   weight, bias);
+            map<V>([line](V x, V w, V b) { return norm_forward(line, x, w, b); }, count, dst + row * a.n,
+                   src + row * a.n, scaled_weight, bias);
     }
 
     // Rows that the backward pass takes at a time. It loads and stores the sums over rows once for all of them.

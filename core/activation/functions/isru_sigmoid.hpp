@@ -37,8 +37,8 @@ private:
     // With s = isru(|x|/2): (1 + s) / 2 for x >= 0. For x < 0, (1 - s) / 2 cancels: there the same value is computed as
     // 1 / (2 d (1 + s)), d = 1 + x^2/4. d is scaled by 2^-64, so that it does not overflow before the result is 0: the
     // tail goes down to subnormal numbers. |x| is clamped where the result is 0 or 1. s is computed as in `isru`.
-    // Tried: the estimate of 1/w and a correction instead of the division. It needs three more multiplications, and showed
-    // no gain over the division on Sapphire Rapids, AVX-512 or AVX2.
+    // Tried: the estimate of 1/w and a correction instead of the division. It needs three more multiplications, and
+    // showed no gain over the division on Sapphire Rapids, AVX-512 or AVX2.
     template <Method M, class V> static V with_tail(V x)
     {
         const V one = constant<V>(1), half = constant<V>(0.5);

@@ -5,8 +5,8 @@
 // root: with the estimate r of 1/sqrt(d) and e = 1 - d r^2,
 //   f  = x r s (1 - e)^(-1/2) = x (r (s + s/2 e + ...))
 //   f' = r^3 t (1 - e)^(-3/2) = r^3 (t + 3/2 t e + ...)
-// d = x^2 + 1/alpha, without a multiplication by alpha, s = n / sqrt(alpha), t = n / alpha^(3/2). That is mode unit. Mode
-// uniform is for an alpha whose 1/alpha or x^2 would leave the range: it multiplies x by a power of two first.
+// d = x^2 + 1/alpha, without a multiplication by alpha, s = n / sqrt(alpha), t = n / alpha^(3/2). That is mode unit.
+// Mode uniform is for an alpha whose 1/alpha or x^2 would leave the range: it multiplies x by a power of two first.
 #pragma once
 
 #include "activation/formula.hpp"
@@ -37,7 +37,8 @@ template <> struct Formula<Function::sisrlu> {
             const double alpha = static_cast<T>(p.alpha < largest ? p.alpha : largest);
             const SisrluScales scales = sisrlu_scales(alpha);
             const bool unit = mode(static_cast<T>(alpha)) == AlphaMode::unit;
-            const double q = unit || alpha == 0 ? 1 : std::exp2(std::floor(std::ilogb(alpha) / 2.0));
+            const int exponent = alpha == 0 ? 0 : std::ilogb(alpha);
+            const double q = unit ? 1 : std::ldexp(1.0, exponent >> 1);  // exp2 needs glibc 2.29: not in manylinux_2_28
             const double a = alpha / q / q, saturation = scales.negative / std::sqrt(alpha),
                          far = is_double<V> ? 0x1p500 : 0x1p62;
             x_scale = constant<V>(q);

@@ -41,7 +41,7 @@ def dyisru(
     """
     if not is_dynamo_compiling():
         y = _by_kernel(x, weight, bias, alpha, shift)
-        if y.__class__ is Tensor:
+        if type(y) is Tensor:
             return y
         if y is not None:  # a tuple: as an argument of its own the output would count as an input of the function
             return _with_gradient(x, weight, bias, alpha, shift, y)

@@ -1,6 +1,6 @@
 """`DyISRU`: the element-wise replacement of nn.LayerNorm and nn.RMSNorm."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -134,7 +134,7 @@ class DyISRU(nn.Module):
 
 
 def _shape(given: int | Sequence[int]) -> tuple[int, ...]:
-    sizes = (given,) if isinstance(given, int) else tuple(given)
+    sizes = (given,) if isinstance(given, int) else tuple(given) if isinstance(given, Iterable) else ()
     if not sizes or not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in sizes):
         raise ValueError(f"normalized_shape must be an integer or a sequence of integers, at least one, got {given!r}")
     return sizes

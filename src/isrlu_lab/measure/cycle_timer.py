@@ -17,6 +17,8 @@ ROUNDS = {False: 25, True: 101}
 """Rounds of an experiment: quick, full."""
 NOISY_SPREAD = 0.1
 """A spread, relative to the median, from which a measurement carries a warning."""
+UNRELIABLE_SPREAD = 0.5
+"""A spread from which a shipped measurement decides about a claim, not this one."""
 
 
 def measure(contenders: Mapping[str, Run], *, rounds: int) -> dict[str, Sample]:
@@ -43,9 +45,14 @@ def clock_ghz(samples: Mapping[str, Sample]) -> float:
     return round(1e-9 / samples[CLOCK].median, 3) if CLOCK in samples else 0.0
 
 
+def largest_spread(*measured: Mapping[str, Sample]) -> float:
+    """The largest spread of a contender, relative to its median."""
+    return round(max(sample.spread for samples in measured for sample in samples.values()), 3)
+
+
 def remarks(*measured: Mapping[str, Sample]) -> list[str]:
     """A note for the report if the machine was too noisy for precise times."""
-    worst = max(sample.spread for samples in measured for sample in samples.values())
+    worst = largest_spread(*measured)
     if worst < NOISY_SPREAD:
         return []
     return [

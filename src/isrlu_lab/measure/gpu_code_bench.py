@@ -71,16 +71,17 @@ def run(
 
 
 def compile_for(target: str, function: str, direction: str, dtype: str, **options: Any) -> Any:
-    """The kernel, compiled: for a number as alpha, or with the constants in `options` and the types in `pointers`."""
+    """The kernel, compiled as it is launched: for a number as alpha, or with `options` as its constants or POINTERs."""
     made = GPUTarget(*TARGETS[target])
     name, size = DTYPES[dtype]
     wide = "fp64" if dtype == "float64" else "fp32"
     kernel = _kernel(function, direction)
     positive, negative = _formula.sisrlu_scales(SISRLU_ALPHA) if function == "sisrlu" else (1.0, 1.0)
     constants = {"FUNCTION": function.replace("sisrlu", "isrlu"), "POSITIVE": positive, "NEGATIVE": negative}
-    constants |= {"TILE": _triton_kernels.TILE_BYTES[made.backend] // size}
     constants |= {"FULL": True, "FROM_OUTPUT": False, "CHANNEL": "one", "alphas": None, "partials": None}
-    constants |= {"ROWS": _triton_kernels.ROWS if function == "dyisru" else 1, **options}
+    strips = function == "dyisru" or options.get("CHANNEL") == "column"
+    compiled_with = _triton.compiled_with(made.backend, size, _triton.ROWS if strips else 1)
+    constants |= {**compiled_with, **options}
     types = dict.fromkeys(("x", "y", "saved", "grad", "out", "weight", "bias", "alpha", "shift"), f"*{name}")
     types |= dict.fromkeys(("alphas", "partials", "scales", "numbers"), f"*{wide}")
     types |= dict.fromkeys(("bits", "alpha_bits", "shift_bits"), "i64" if wide == "fp64" else "i32")
@@ -94,7 +95,8 @@ def compile_for(target: str, function: str, direction: str, dtype: str, **option
         if signature[each].startswith("*") or each == "columns"
     }
     source = ASTSource(kernel, signature, {(names.index(each),): value for each, value in known.items()}, aligned)
-    return triton.compile(source, target=made, options=dict(_triton.OPTIONS))
+    made_with = {each: value for each, value in compiled_with.items() if each not in ("ROWS", "TILE", "PART")}
+    return triton.compile(source, target=made, options=made_with)
 
 
 def _kernel(function: str, direction: str) -> Any:
@@ -110,12 +112,12 @@ def count(compiled: Any, dtype: str) -> dict[str, float]:
     """Figures of one kernel."""
     backend = compiled.metadata.target.backend
     threads = 4 * compiled.metadata.target.warp_size
-    elements = _triton_kernels.TILE_BYTES[backend] // DTYPES[dtype][1] / threads  # of one thread
+    elements = _triton.TILE_BYTES[backend] // DTYPES[dtype][1] / threads  # of one thread
     return (_count_ptx if backend == "cuda" else _count_amdgcn)(compiled, elements)
 
 
 def _count_ptx(compiled: Any, elements: float) -> dict[str, float]:
-    path = _whole_tiles(compiled.asm["ptx"], r"^\$L__BB|^\s+(?:@\S+ )?bra", r"ld\.global\.v(?s:.)*st\.global\.v")
+    path = _whole_tiles(compiled.asm["ptx"], r"^\$L__BB|^\s+(?:@\S+ )?bra", r"ld\.global\.v", r"st\.global\.v")
     registers, spills = _resources(compiled.asm["cubin"])
     threads = min(THREADS_PER_SM, REGISTERS_PER_SM // (-(-registers // 8) * 8) // 128 * 128)
     return {
@@ -135,7 +137,8 @@ def _count_amdgcn(compiled: Any, elements: float) -> dict[str, float]:
     path = _whole_tiles(
         code,
         r"^\.LBB|^\s+s_cbranch|^\s+s_branch",
-        r"(?:global|buffer)_load_dwordx4(?s:.)*(?:global|buffer)_store_dwordx4",
+        r"(?:global|buffer)_load_dwordx4",
+        r"(?:global|buffer)_store_dwordx4",
     )
     registers = int(_value(code, "vgpr_count"))
     waves = min(WAVES_PER_SIMD, REGISTERS_PER_LANE // (-(-registers // 8) * 8))
@@ -151,17 +154,17 @@ def _count_amdgcn(compiled: Any, elements: float) -> dict[str, float]:
     }
 
 
-def _whole_tiles(code: str, boundary: str, store: str) -> str:
-    """The basic block that loads and stores 128 bits at a time."""
+def _whole_tiles(code: str, boundary: str, load: str, store: str) -> str:
+    """The basic block that loads and stores 128 bits at a time: of an unrolled loop, the one for the last tile."""
     blocks = [""]
     for line in code.splitlines():
         if re.match(boundary, line):
             blocks.append("")
         blocks[-1] += line + "\n"
-    found = [block for block in blocks if re.search(store, block)]
-    if len(found) != 1:
-        raise AssertionError(f"{len(found)} blocks store 128 bits at a time, expected 1")
-    return found[0]
+    found = [block for block in blocks if re.search(f"{load}(?s:.)*{store}", block)]
+    if not 1 <= len(found) <= 2:
+        raise AssertionError(f"{len(found)} blocks load and store 128 bits at a time, expected 1, or 2 where unrolled")
+    return min(found, key=lambda block: _number(block, store))
 
 
 def _number(code: str, pattern: str) -> float:

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from isrlu.torch._triton_kernels import load
+from isrlu.torch._triton_tiles import load
 
 
 @triton.jit

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from isrlu import testing
 from isrlu.torch import dyisru
+from isrlu_lab.measure.heap import keep_freed_memory
 from isrlu_lab.measure.measurement import Measurement, seconds_figures
 from isrlu_lab.measure.printer import Column, Layout, Tables
 from isrlu_lab.measure.timer import measure
@@ -76,6 +77,7 @@ def run(
 ) -> list[Measurement]:
     """Time the contenders, forward alone and with backward; on small shapes and in bfloat16 those of EAGER alone."""
     check()
+    keep_freed_memory()
     found: list[Measurement] = []
     for count in threads:
         with using_threads(count):
@@ -88,7 +90,7 @@ def run(
                     for direction, prepare in (("forward", forward), ("forward and backward", forward_and_backward)):
                         progress(f"{dtype}, {shape[0]} x {shape[1]}, {direction}, threads: {count}")
                         calls = {name: prepare(_function(name), *_inputs(shape, dtype)) for name in names}
-                        samples = measure(calls, rounds=rounds)
+                        samples = measure(calls, rounds=rounds, warm_up=True)
                         labels = {"threads": count, "dtype": dtype, "shape": f"{shape[0]} x {shape[1]}"}
                         for name in samples:
                             rivals = {"of_layer_norm": "layer_norm", "of_dyisru": "dyisru"}

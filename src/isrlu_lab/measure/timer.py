@@ -30,12 +30,15 @@ def measure(
     rounds: int = 25,
     slice_seconds: float = 2e-3,
     synchronize: Callable[[], object] = lambda: None,
+    warm_up: bool = False,
 ) -> dict[str, Sample]:
     """Time each contender `rounds` times, interleaved; a time is the mean over a loop of about `slice_seconds`.
 
-    `synchronize` waits for the device, where calls only put work into its queue.
+    `synchronize` waits for the device, where calls only put work into its queue. `warm_up`: a loop starts with a call
+    that is not timed. It finds in the caches what the contender before it has left. Without it, that falls on one call
+    of one for a slow contender and on one of many for a fast one.
     """
-    timed = {name: partial(_time, call, synchronize) for name, call in contenders.items()}
+    timed = {name: partial(_time, call, synchronize, warm_up) for name, call in contenders.items()}
     return measure_loops(timed, rounds=rounds, slice_seconds=slice_seconds)
 
 
@@ -56,7 +59,9 @@ def ratio(samples: Mapping[str, Sample], slow: str, fast: str) -> float:
     return statistics.median(a / b for a, b in zip(samples[slow].seconds, samples[fast].seconds, strict=True))
 
 
-def _time(call: Callable[[], object], synchronize: Callable[[], object], loops: int) -> float:
+def _time(call: Callable[[], object], synchronize: Callable[[], object], warm_up: bool, loops: int) -> float:
+    if warm_up:
+        call()
     synchronize()
     start = time.perf_counter()
     for _ in range(loops):

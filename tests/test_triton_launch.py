@@ -1,15 +1,19 @@
 """The launcher of the Triton kernels, without Triton: what happens where it is missing; how data are divided."""
 
+import contextlib
+import re
 import subprocess
 import sys
 import types
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
 
 import isrlu.torch as it
 from isrlu import _core
+from isrlu._missing import install_extra
 from isrlu.torch import _triton
 
 CPU = 1  # DLPack's number
@@ -45,7 +49,7 @@ def test_triton_is_missing(gpu, monkeypatch) -> None:
     monkeypatch.delitem(sys.modules, "isrlu.torch._triton_kernels", raising=False)
     monkeypatch.delattr(it, "_triton_kernels", raising=False)
     monkeypatch.setitem(sys.modules, "triton", None)
-    check_formula(r"slower formula in torch ops: Triton is missing .*; pip install 'isrlu\[gpu\]'")
+    check_formula(rf"slower formula in torch ops: Triton is missing .*; {re.escape(install_extra('gpu'))}")
 
 
 def test_tensorflow_was_first(gpu, monkeypatch) -> None:
@@ -58,7 +62,7 @@ def test_the_first_launch_fails(gpu, monkeypatch) -> None:
     def fail(*args, **options):
         raise RuntimeError("Failed to find C compiler.\nmore lines")
 
-    kernels = types.SimpleNamespace(TILE_BYTES={"cuda": 2048, "hip": 4096}, ROWS=16, forward_kernel={(1,): fail})
+    kernels = types.SimpleNamespace(forward_kernel={(1,): fail})
     monkeypatch.setattr(it, "_triton_kernels", kernels, raising=False)
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)  # another test may have imported it
     check_formula(r"Triton can't run here \(RuntimeError: Failed to find C compiler.\)")
@@ -71,6 +75,7 @@ def test_importing_isrlu_imports_no_triton() -> None:
 
 
 def test_triton_launches_on_the_device_of_the_tensor(monkeypatch) -> None:
+    """Triton takes the current stream of the current device."""
     entered = []
     x = types.SimpleNamespace(get_device=lambda: 1)
     monkeypatch.setattr(torch.accelerator, "device_index", lambda index: entered.append(index))
@@ -78,6 +83,48 @@ def test_triton_launches_on_the_device_of_the_tensor(monkeypatch) -> None:
         monkeypatch.setattr(torch.accelerator, "current_device_index", lambda index=current: index)
         _triton.on_device_of(x)
     assert entered == [1]
+
+
+class Kernels:
+    """Records launches in the place of Triton's kernels, and computes nothing."""
+
+    def __init__(self, record) -> None:
+        self.record = record
+
+    def __getattr__(self, kernel: str):
+        return type("Kernel", (), {"__getitem__": lambda _, grid: lambda *args, **options: self.record(kernel)})()
+
+
+def test_every_launch_is_inside_of_the_device(gpu, monkeypatch) -> None:
+    seen = []
+
+    @contextlib.contextmanager
+    def on_device_of(x):
+        seen.append("enter")
+        yield
+        seen.append("exit")
+
+    monkeypatch.setattr(_triton, "on_device_of", on_device_of)
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    for name in ("_triton_kernels", "_triton_norm_kernels"):
+        monkeypatch.setattr(it, name, Kernels(seen.append), raising=False)
+    x = torch.randn(4, 3, requires_grad=True)
+    it.isrlu(x, torch.ones(3, requires_grad=True)).sum().backward()
+    it.dyisru(x, torch.ones(3, requires_grad=True)).sum().backward()
+    kernels = ["forward_kernel", "backward_kernel", "norm_forward_kernel", "norm_backward_kernel"]
+    assert seen == [word for kernel in kernels for word in ("enter", kernel, "exit")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect")
+def test_no_value_of_a_tensor_is_read(tmp_path) -> None:
+    """So nothing waits for the GPU, and a CUDA graph can be captured."""
+    program = Path(__file__).parent / "unreadable_tensors.py"
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [
+        "isrlu", "forward_kernel", "backward_kernel", "isru", "forward_kernel", "backward_kernel",
+        "dyisru", "norm_forward_kernel", "norm_backward_kernel", "inplace", "forward_kernel",
+    ]  # fmt: skip
 
 
 # shape, channels

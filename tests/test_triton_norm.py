@@ -13,7 +13,7 @@ from test_triton_values import CPU, DTYPES, hardware  # noqa: F401  the fixture
 
 import isrlu.torch as it
 from isrlu import _core
-from isrlu.torch import _triton, _triton_kernels, _triton_norm_kernels
+from isrlu.torch import _triton, _triton_norm_kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter")
 TOLERANCE = {"float64": 1e-14, "float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
@@ -46,7 +46,7 @@ def check(x: Tensor, parameters: list, dtype: str) -> None:
     ids=str,
 )
 def test_all_parameters_learn(dtype, shape, monkeypatch) -> None:
-    monkeypatch.setattr(_triton_kernels, "ROWS", 2)
+    monkeypatch.setattr(_triton, "ROWS", 2)
     generator = torch.Generator().manual_seed(len(shape))
     x, weight, bias = (
         torch.randn(size, generator=generator).to(DTYPES[dtype]) for size in (shape, shape[-1], shape[-1])

@@ -25,7 +25,7 @@ from isrlu.torch import _triton, _triton_kernels
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter")
 
 CPU = 1  # DLPack's number
-TILE = _triton_kernels.TILE_BYTES["cuda"] // 4  # float32 elements
+TILE = _triton.TILE_BYTES["cuda"] // 4  # float32 elements
 DTYPES = {name: getattr(torch, name) for name in testing.DTYPES}
 FUNCTIONS = testing.FUNCTIONS
 STEEPEST = 2.0**60  # alpha of sisrlu, above which its slope is not yet 0 where x is clamped
@@ -189,7 +189,7 @@ SHAPES = [
 @pytest.mark.parametrize("function", ["isrlu", "isru"])
 def test_alpha_per_channel(function, shape, monkeypatch) -> None:
     """The gradient of alpha is a sum: its error is measured against the sum of the terms' magnitudes."""
-    monkeypatch.setattr(_triton_kernels, "ROWS", 2)
+    monkeypatch.setattr(_triton, "ROWS", 2)
     generator = torch.Generator().manual_seed(len(shape))
     x, grad = (torch.randn(shape, generator=generator) for _ in range(2))
     alpha = torch.rand(shape[1], generator=generator).add(0.1).requires_grad_()
@@ -316,8 +316,33 @@ def test_an_error_of_a_later_launch_is_raised(monkeypatch) -> None:
         it.isrlu(torch.randn(3))
 
 
-def test_the_bench(tmp_path) -> None:
+def test_empty_tensors(launches) -> None:
+    for function in FUNCTIONS:
+        for inplace in (False, True):
+            y, grad = value_and_grads(function, torch.empty(0, 3), inplace=inplace)
+            assert y.shape == grad.shape == (0, 3)
+    alpha = torch.ones(3, requires_grad=True)
+    assert torch.equal(value_and_grads("isrlu", torch.empty(0, 3), alpha)[2], torch.zeros(3))
+    weight = torch.ones(3, requires_grad=True)
+    it.dyisru(torch.empty(0, 3), weight).sum().backward()
+    assert torch.equal(weight.grad, torch.zeros(3))
+    assert launches.names == []
+
+
+def test_the_bench_command(launches, monkeypatch) -> None:
+    """`isrlu bench torch --device cuda`, with CPU tensors in the place of those on a GPU."""
+    from typer.testing import CliRunner
+
+    from isrlu_lab.cli import app
     from isrlu_lab.measure import torch_bench
 
-    rows = torch_bench.run((TILE + 1,), (1,), rounds=2, contenders=("isrlu", "isrlu approx"), device="cpu")
-    assert {row.contender for row in rows} == {"relu", "isrlu", "isrlu approx"}
+    waits: list[bool] = []
+    to = Tensor.to
+    monkeypatch.setattr(Tensor, "to", lambda x, *place, **rest: x if place == ("cuda",) else to(x, *place, **rest))
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waits.append(True))
+    monkeypatch.setitem(torch_bench.CONTENDERS, "formula compiled", lambda: torch_bench.paper)  # no compiler here
+    done = CliRunner().invoke(app, ["bench", "torch", "--device", "cuda", "--size", "16", "--rounds", "2"])
+    assert done.exit_code == 0, done.output
+    assert "cuda, 16 elements, forward and backward" in done.output and "isrlu approx" in done.output
+    assert {*launches.names} == {"forward_kernel", "backward_kernel"} and waits

@@ -16,16 +16,19 @@ from torch import Tensor
 
 from isrlu import _core
 from isrlu._checks import METHODS
+from isrlu._missing import install_extra
 from isrlu.signal import sisrlu_constants
 
 DEVICES = {"cuda": 2, "rocm": 10, "xpu": 14}  # DLPack's numbers (DLDeviceType)
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}  # a product and a sum are rounded as written
+TILE_BYTES = {"cuda": 2048, "hip": 4096, "xpu": 2048}  # 128 bits for each of 4 x 32 or 4 x 64 threads
+ROWS = 16  # tiles below each other that one program takes where channels are columns
+REGISTERS = 56  # of a thread: 64 would halve the occupancy of NVIDIA's GPUs
 MOST_PROGRAMS = 2**31 - 1
 LARGEST = torch.finfo(torch.float32).max
 WIDEST = 2**31 - 2**16  # columns that are counted in 32 bits
 FUNCTIONS = ("isrlu", "isru", "isru_sigmoid", "sisrlu")
 # the kernel's number in the C++ core -> (function, whether the estimate of 1/sqrt is corrected)
-TILES = "hip" if torch.version.hip else "cuda"
 KERNELS = {
     _core.activation_kernel(name, method): (name, method != "approx") for name in FUNCTIONS for method in METHODS
 }
@@ -39,12 +42,12 @@ def forward(x: Tensor, y: Tensor, kernel: int, alpha: float | Tensor) -> bool:
     def launch() -> bool:
         from isrlu.torch import _triton_kernels as kernels
 
-        tiles = divide(x, alpha, *tile_of(x))
+        tiles = divide(x, alpha, tile_of(x), ROWS)
         if tiles.programs > MOST_PROGRAMS:
             return False
         kernels.forward_kernel[(tiles.programs,)](
             x, y, *_alpha(alpha, x, kernel), *tiles.sizes, *_constants(kernel, alpha),
-            tiles.channel, tiles.rows, tiles.tile, **OPTIONS,
+            tiles.channel, **options(x, tiles),
         )  # fmt: skip
         return True
 
@@ -61,14 +64,14 @@ def backward(
     """
     from isrlu.torch import _triton_kernels as kernels
 
-    tiles = divide(saved, alpha, *tile_of(saved))
+    tiles = divide(saved, alpha, tile_of(saved), ROWS)
     partials = None
     if wants_alpha and isinstance(alpha, Tensor):
         partials = torch.empty(tiles.partials, dtype=alpha.dtype, device=alpha.device)
     with on_device_of(saved):
         kernels.backward_kernel[(tiles.programs,)](
             saved, grad, out, partials, *_alpha(alpha, saved, kernel), *tiles.sizes, *_constants(kernel, alpha),
-            from_output, tiles.channel, tiles.rows, tiles.tile, **OPTIONS,
+            from_output, tiles.channel, **options(saved, tiles),
         )  # fmt: skip
     return None if partials is None else partials.sum((0, 2)).view_as(alpha)  # type: ignore[arg-type]
 
@@ -84,7 +87,7 @@ def first_or_raise(x: Tensor, launch: Callable[[], bool]) -> bool:
         if _state["launched"]:
             raise
         if isinstance(error, ImportError):
-            return _give_up(f"Triton is missing ({error}); pip install 'isrlu[gpu]'")
+            return _give_up(f"Triton is missing ({error}); {install_extra('gpu')}")
         return _give_up(f"Triton can't run here ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]})")
     _state["launched"] = _state["launched"] or done
     return done
@@ -105,11 +108,31 @@ def on_device_of(x: Tensor) -> Any:
     return torch.accelerator.device_index(index)
 
 
-def tile_of(x: Tensor) -> tuple[int, int]:
-    """(elements of a tile, tiles below each other that a program takes where channels are columns)"""
-    from isrlu.torch import _triton_kernels as kernels
+def tile_of(x: Tensor) -> int:
+    """Elements of a tile."""
+    return TILE_BYTES[_backend(x)] // x.element_size()
 
-    return kernels.TILE_BYTES[TILES] // x.element_size(), kernels.ROWS
+
+def _backend(x: Tensor) -> str:
+    """Triton's name for it. CPU tensors, which its interpreter takes, count as those of an NVIDIA GPU."""
+    return "hip" if torch.version.hip else "xpu" if x.is_xpu else "cuda"
+
+
+def options(x: Tensor, tiles: "Tiles") -> dict[str, Any]:
+    """What the kernels are compiled with for these tiles."""
+    return compiled_with(_backend(x), x.element_size(), tiles.rows)
+
+
+def compiled_with(backend: str, item_bytes: int, rows: int) -> dict[str, Any]:
+    """The same. Where a program takes several rows, it keeps channels and sums in registers, and room is short.
+
+    Parts with a mask are then half a tile wide, because each of their elements has a load of its own. A limit of
+    registers is for 16-bit data, of which a thread has 8 elements, and for float64. With it, float32 takes more: 48
+    instead of 32 to 40.
+    """
+    tile, many = TILE_BYTES[backend] // item_bytes, rows > 1
+    limit = {"maxnreg": REGISTERS} if many and backend == "cuda" and item_bytes != 4 else {}
+    return {"ROWS": rows, "TILE": tile, "PART": tile // 2 if many else tile, **OPTIONS, **limit}
 
 
 class Tiles(NamedTuple):
@@ -118,7 +141,6 @@ class Tiles(NamedTuple):
     channel: str  # "one", "row" or "column"
     programs: int
     rows: int  # tiles below each other that one program takes
-    tile: int  # elements
     sizes: tuple[int, int, int, int, int, int]  # size, rows, columns, blocks, inner, channels
     partials: tuple[int, int, int]  # the shape of the partial sums: all but the middle dim are summed
 
@@ -133,14 +155,14 @@ def divide(x: Tensor, alpha: float | Tensor, tile: int, rows: int) -> Tiles:
     channels = alpha.numel() if isinstance(alpha, Tensor) else 1
     if channels == 1:
         blocks = -(-size // tile)
-        return Tiles("one", blocks, 1, tile, (size, 1, blocks * tile, blocks, 1, 1), (1, 1, blocks))
+        return Tiles("one", blocks, 1, (size, 1, blocks * tile, blocks, 1, 1), (1, 1, blocks))
     inner = x.stride(1)
     period = channels * inner
     if inner >= tile or period > WIDEST:
         blocks = -(-inner // tile)
         outer = size // period
         sizes = (size, outer * channels, inner, blocks, inner, channels)
-        return Tiles("row", outer * channels * blocks, 1, tile, sizes, (outer, channels, blocks))
+        return Tiles("row", outer * channels * blocks, 1, sizes, (outer, channels, blocks))
     return divide_columns(size, channels, inner, tile, rows)
 
 
@@ -153,7 +175,7 @@ def divide_columns(size: int, channels: int, inner: int, tile: int, rows: int) -
     height = -(-size // columns)
     strips = -(-height // rows)
     sizes = (size, height, columns, blocks, inner, channels)
-    return Tiles("column", strips * blocks, rows, tile, sizes, (strips * columns // period, channels, inner))
+    return Tiles("column", strips * blocks, rows, sizes, (strips * columns // period, channels, inner))
 
 
 def _alpha(alpha: float | Tensor, x: Tensor, kernel: int) -> tuple[Tensor | None, int]:

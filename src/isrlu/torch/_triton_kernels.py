@@ -14,8 +14,7 @@ FULL (method "approx") the estimate is taken as it is.
 import triton
 import triton.language as tl
 
-TILE_BYTES = {"cuda": 2048, "hip": 4096}  # of x in one tile: 128 bits for each of 4 x 32 or 4 x 64 threads
-ROWS = 16  # tiles below each other that one program takes where channels are columns
+from isrlu.torch._triton_tiles import corner, is_whole, left_in_row, load
 
 
 @triton.jit
@@ -127,13 +126,6 @@ def alpha_gradient(f, grad, FUNCTION: tl.constexpr):
 
 
 @triton.jit
-def load(pointer, inside):
-    """Values in the dtype of the computation; 0 outside. `inside` is None for a whole tile: its loads are 128 bits."""
-    values = tl.load(pointer) if inside is None else tl.load(pointer, mask=inside, other=0.0)
-    return values if values.dtype == tl.float64 else values.to(tl.float32)
-
-
-@triton.jit
 def load_alpha(alphas, bits, row, start, lane, columns, inner, channels, DTYPE: tl.constexpr, CHANNEL: tl.constexpr):
     """The number that has these bits, one tensor element, or one per channel: dense data are [.., channels, inner].
 
@@ -160,29 +152,51 @@ def scaled(value, x, POSITIVE: tl.constexpr, NEGATIVE: tl.constexpr):
 
 
 @triton.jit
-def forward_tile(
-    x, y, alpha, inside,
+def forward_strip(
+    x, y, alphas, bits, row, start, size, rows, columns, inner, channels,
     FUNCTION: tl.constexpr, FULL: tl.constexpr, POSITIVE: tl.constexpr, NEGATIVE: tl.constexpr,
+    CHANNEL: tl.constexpr, ROWS: tl.constexpr, WHOLE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    given = load(x, inside)
-    value = scaled(forward(given, alpha, FUNCTION, FULL), given, POSITIVE, NEGATIVE)
-    tl.store(y, value.to(y.dtype.element_ty), mask=inside)
+    """y = f(x) for ROWS tiles below each other."""
+    lane = tl.arange(0, TILE)
+    dtype: tl.constexpr = tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32
+    alpha = load_alpha(alphas, bits, row, start, lane, columns, inner, channels, dtype, CHANNEL)
+    for k in range(1 if ROWS == 1 else tl.minimum(rows - row, ROWS)):
+        at = (row + k).to(tl.int64) * columns + start
+        inside = None if WHOLE else lane < left_in_row(row + k, start, size, columns)
+        given = load(x + at + lane, inside)
+        value = scaled(forward(given, alpha, FUNCTION, FULL), given, POSITIVE, NEGATIVE)
+        tl.store(y + at + lane, value.to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def backward_tile(
-    saved, grad, out, alpha, inside, FUNCTION: tl.constexpr, FULL: tl.constexpr,
-    POSITIVE: tl.constexpr, NEGATIVE: tl.constexpr, FROM_OUTPUT: tl.constexpr,
+def backward_strip(
+    saved, grad, out, partials, alphas, bits, row, start, size, rows, columns, inner, channels,
+    FUNCTION: tl.constexpr, FULL: tl.constexpr, POSITIVE: tl.constexpr, NEGATIVE: tl.constexpr,
+    FROM_OUTPUT: tl.constexpr, CHANNEL: tl.constexpr, ROWS: tl.constexpr, WHOLE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Stores grad f'(x). Returns grad df/dalpha."""
-    given = load(saved, inside)
-    g = scaled(load(grad, inside), given, POSITIVE, NEGATIVE)
-    if FROM_OUTPUT:
-        g_in, f = backward_from_output(scaled(given, given, 1 / POSITIVE, 1 / NEGATIVE), g, alpha, FUNCTION, FULL)
-    else:
-        g_in, f = backward(given, g, alpha, FUNCTION, FULL)
-    tl.store(out, g_in.to(out.dtype.element_ty), mask=inside)
-    return alpha_gradient(f, g, FUNCTION)
+    """out = grad f'(x) for ROWS tiles below each other; in `partials` the sum of grad df/dalpha, or one per column."""
+    lane = tl.arange(0, TILE)
+    dtype: tl.constexpr = tl.float64 if saved.dtype.element_ty == tl.float64 else tl.float32
+    alpha = load_alpha(alphas, bits, row, start, lane, columns, inner, channels, dtype, CHANNEL)
+    total = tl.zeros((TILE,), dtype)
+    for k in range(1 if ROWS == 1 else tl.minimum(rows - row, ROWS)):
+        at = (row + k).to(tl.int64) * columns + start
+        inside = None if WHOLE else lane < left_in_row(row + k, start, size, columns)
+        given = load(saved + at + lane, inside)
+        g = scaled(load(grad + at + lane, inside), given, POSITIVE, NEGATIVE)
+        if FROM_OUTPUT:
+            g_in, f = backward_from_output(scaled(given, given, 1 / POSITIVE, 1 / NEGATIVE), g, alpha, FUNCTION, FULL)
+        else:
+            g_in, f = backward(given, g, alpha, FUNCTION, FULL)
+        tl.store(out + at + lane, g_in.to(out.dtype.element_ty), mask=inside)
+        total += alpha_gradient(f, g, FUNCTION)
+    if partials is not None:
+        if CHANNEL == "column":
+            at = (row // ROWS).to(tl.int64) * columns + start
+            tl.store(partials + at + lane, total, mask=lane < columns - start)
+        else:
+            tl.store(partials + tl.program_id(0), tl.sum(total))
 
 
 # `bits`: Triton passes a Python number as float32. A float64 argument would shut out GPUs that have no float64.
@@ -190,58 +204,39 @@ def backward_tile(
 def forward_kernel(
     x, y, alphas, bits, size, rows, columns, blocks, inner, channels,
     FUNCTION: tl.constexpr, FULL: tl.constexpr, POSITIVE: tl.constexpr, NEGATIVE: tl.constexpr,
-    CHANNEL: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    CHANNEL: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, PART: tl.constexpr,
 ):  # fmt: skip
     """y = f(x): dense data as rows of `columns` elements, of which a program takes ROWS tiles below each other."""
-    lane = tl.arange(0, TILE)
-    row, start = tl.program_id(0) * 0, tl.program_id(0).to(tl.int64) * TILE
-    if CHANNEL != "one":
-        row, start = tl.program_id(0) // blocks * ROWS, (tl.program_id(0) % blocks).to(tl.int64) * TILE
-    dtype: tl.constexpr = tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32
-    alpha = load_alpha(alphas, bits, row, start, lane, columns, inner, channels, dtype, CHANNEL)
-    for k in range(1 if ROWS == 1 else tl.minimum(rows - row, ROWS)):
-        first = (row + k).to(tl.int64) * columns
-        left = tl.minimum(size - first, columns) - start
-        at = first + start
-        if left >= TILE:
-            forward_tile(x + at + lane, y + at + lane, alpha, None, FUNCTION, FULL, POSITIVE, NEGATIVE)
-        else:
-            forward_tile(x + at + lane, y + at + lane, alpha, lane < left, FUNCTION, FULL, POSITIVE, NEGATIVE)
+    row, start = corner(blocks, CHANNEL, ROWS, TILE)
+    if is_whole(row, start, size, rows, columns, ROWS, TILE):
+        forward_strip(
+            x, y, alphas, bits, row, start, size, rows, columns, inner, channels,
+            FUNCTION, FULL, POSITIVE, NEGATIVE, CHANNEL, ROWS, True, TILE,
+        )  # fmt: skip
+    else:
+        for at in range(0, TILE, PART):
+            forward_strip(
+                x, y, alphas, bits, row, start + at, size, rows, columns, inner, channels,
+                FUNCTION, FULL, POSITIVE, NEGATIVE, CHANNEL, ROWS, False, PART,
+            )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["bits", "size"])
 def backward_kernel(
     saved, grad, out, partials, alphas, bits, size, rows, columns, blocks, inner, channels,
     FUNCTION: tl.constexpr, FULL: tl.constexpr, POSITIVE: tl.constexpr, NEGATIVE: tl.constexpr,
-    FROM_OUTPUT: tl.constexpr, CHANNEL: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+    FROM_OUTPUT: tl.constexpr, CHANNEL: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, PART: tl.constexpr,
 ):  # fmt: skip
     """out = grad f'(x), and in `partials` the sum of grad df/dalpha: per program, or per column of its tiles."""
-    lane = tl.arange(0, TILE)
-    row, start = tl.program_id(0) * 0, tl.program_id(0).to(tl.int64) * TILE
-    if CHANNEL != "one":
-        row, start = tl.program_id(0) // blocks * ROWS, (tl.program_id(0) % blocks).to(tl.int64) * TILE
-    dtype: tl.constexpr = tl.float64 if saved.dtype.element_ty == tl.float64 else tl.float32
-    alpha = load_alpha(alphas, bits, row, start, lane, columns, inner, channels, dtype, CHANNEL)
-    total = tl.zeros((TILE,), dtype)
-    for k in range(1 if ROWS == 1 else tl.minimum(rows - row, ROWS)):
-        first = (row + k).to(tl.int64) * columns
-        left = tl.minimum(size - first, columns) - start
-        saved_at, grad_at, out_at = (
-            saved + first + start + lane,
-            grad + first + start + lane,
-            out + first + start + lane,
-        )
-        if left >= TILE:
-            total += backward_tile(
-                saved_at, grad_at, out_at, alpha, None, FUNCTION, FULL, POSITIVE, NEGATIVE, FROM_OUTPUT
-            )
-        else:
-            total += backward_tile(
-                saved_at, grad_at, out_at, alpha, lane < left, FUNCTION, FULL, POSITIVE, NEGATIVE, FROM_OUTPUT
-            )
-    if partials is not None:
-        if CHANNEL == "column":
-            at = (row // ROWS).to(tl.int64) * columns + start
-            tl.store(partials + at + lane, total, mask=lane < columns - start)
-        else:
-            tl.store(partials + tl.program_id(0), tl.sum(total))
+    row, start = corner(blocks, CHANNEL, ROWS, TILE)
+    if is_whole(row, start, size, rows, columns, ROWS, TILE):
+        backward_strip(
+            saved, grad, out, partials, alphas, bits, row, start, size, rows, columns, inner, channels,
+            FUNCTION, FULL, POSITIVE, NEGATIVE, FROM_OUTPUT, CHANNEL, ROWS, True, TILE,
+        )  # fmt: skip
+    else:
+        for at in range(0, TILE, PART):
+            backward_strip(
+                saved, grad, out, partials, alphas, bits, row, start + at, size, rows, columns, inner, channels,
+                FUNCTION, FULL, POSITIVE, NEGATIVE, FROM_OUTPUT, CHANNEL, ROWS, False, PART,
+            )  # fmt: skip

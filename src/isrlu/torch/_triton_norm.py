@@ -18,7 +18,7 @@ def forward(x: Tensor, y: Tensor, weight: Tensor | None, bias: Tensor | None, al
         if tiles.programs > _triton.MOST_PROGRAMS:
             return False
         kernels.norm_forward_kernel[(tiles.programs,)](
-            x, y, weight, bias, *_numbers(x, alpha, shift), *sizes, tiles.rows, tiles.tile, **_triton.OPTIONS
+            x, y, weight, bias, *_numbers(x, alpha, shift), *sizes, **_triton.options(x, tiles)
         )
         return True
 
@@ -41,9 +41,8 @@ def backward(
         numbers = torch.empty(2, tiles.programs, dtype=wide, device=x.device)
     with _triton.on_device_of(x):
         kernels.norm_backward_kernel[(tiles.programs,)](
-            x, grad, out, scales, numbers, weight, *_numbers(x, alpha, shift), *sizes, tiles.rows, tiles.tile,
-            **_triton.OPTIONS,
-        )  # fmt: skip
+            x, grad, out, scales, numbers, weight, *_numbers(x, alpha, shift), *sizes, **_triton.options(x, tiles)
+        )
     sums: list[Tensor | None] = [None, None] if scales is None else [*scales.sum(1)]
     sums += [None, None] if numbers is None else [*numbers.sum(1)]
     given = weight, bias, alpha, shift
@@ -56,7 +55,7 @@ def backward(
 def _divide(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> tuple[_triton.Tiles, tuple[int, ...]]:
     """The tiles, and the sizes that the kernels take: size, rows, columns, blocks, channels."""
     channels = next((each.numel() for each in (weight, bias) if each is not None), 1)
-    tiles = _triton.divide_columns(x.numel(), channels, 1, *_triton.tile_of(x))
+    tiles = _triton.divide_columns(x.numel(), channels, 1, _triton.tile_of(x), _triton.ROWS)
     size, rows, columns, blocks, _, channels = tiles.sizes
     return tiles, (size, rows, columns, blocks, channels)
 

@@ -18,16 +18,16 @@ def per_channel(kind: type[nn.Module], count: int) -> nn.Module:
     return module
 
 
-class Branches(nn.Module):
-    """The activation's output goes to two layers."""
+class Net(nn.Module):
+    """Two layers and an activation, called in the way of `call`."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: Callable[["Net", torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
-        self.first, self.act, self.left, self.right = nn.Linear(4, 6), ISRLU(3.0), nn.Linear(6, 2), nn.Linear(6, 2)
+        self.a, self.act, self.b, self.c = nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.call = call
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.act(self.first(x))
-        return self.left(y) + self.right(y)
+        return self.call(self, x)
 
 
 class Untraceable(nn.Module):
@@ -39,6 +39,16 @@ class Untraceable(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.chain(x) if x.sum() > 1e9 else self.chain(x) + 1
+
+
+def two_branches(net: Net, x: torch.Tensor) -> torch.Tensor:
+    y = net.act(net.a(x))
+    return net.b(y) + net.c(y)
+
+
+def by_name(net: Net, x: torch.Tensor) -> torch.Tensor:
+    pooled = nn.functional.avg_pool1d(input=net.a(input=x), kernel_size=1)
+    return net.b(input=net.act(x=pooled))
 
 
 IMAGE, FLAT = (3, 4, 8, 8), (5, 4)
@@ -67,8 +77,8 @@ EXACT: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[str]]] = {
         IMAGE,
         ["1"],
     ),
-    "branches": (Branches, FLAT, ["act"]),
-    "part of it": (Untraceable, FLAT, ["chain.1"]),
+    "branches": (lambda: Net(two_branches), FLAT, ["act"]),
+    "arguments by name": (lambda: Net(by_name), FLAT, ["act"]),
 }
 
 
@@ -90,34 +100,27 @@ def test_same_outputs(name: str) -> None:
         assert fold_alpha(model) == {}  # nothing is left to fold
 
 
-def residual() -> nn.Module:
-    class Residual(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.act, self.b = nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4)
+def test_part_of_a_model_that_cannot_be_traced() -> None:
+    model, x = Untraceable(), torch.randn(FLAT)
+    want = model(x)
+    with pytest.warns(UserWarning, match="forward of Untraceable cannot be traced: it must call chain as a whole"):
+        assert list(fold_alpha(model)) == ["chain.1"]
+    torch.testing.assert_close(model(x), want)
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = self.act(self.a(x))
-            return self.b(y) + y
 
-    return Residual()
+def residual(net: Net, x: torch.Tensor) -> torch.Tensor:
+    y = net.act(net.a(x))
+    return net.b(y) + y
+
+
+def unused_output(net: Net, x: torch.Tensor) -> torch.Tensor:
+    net.act(net.a(x))
+    return net.b(x)
 
 
 def shared_layer() -> nn.Module:
     layer = nn.Linear(4, 4)
     return nn.Sequential(layer, ISRLU(3.0), layer)
-
-
-def called_twice() -> nn.Module:
-    class Twice(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.act, self.b = nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.b(self.b(self.act(self.a(x))))
-
-    return Twice()
 
 
 def tied_weight() -> nn.Module:
@@ -133,14 +136,22 @@ def hooked() -> nn.Module:
 
 
 INEXACT: dict[str, tuple[Callable[[], nn.Module], str]] = {
-    "residual": (residual, "its output goes to add, which has no weights to scale"),
+    "residual": (lambda: Net(residual), "its output goes to add, not to Linear or Conv alone"),
+    "unused": (lambda: Net(unused_output), "nothing takes its output"),
     "shared": (shared_layer, "0 is used more than once"),
-    "called twice": (called_twice, "b is used more than once"),
+    "called twice": (lambda: Net(lambda net, x: net.b(net.b(net.act(net.a(x))))), "b is used more than once"),
+    "weight taken": (
+        lambda: Net(lambda net, x: net.b(net.act(net.a(x))) @ net.b.weight),
+        "b is used more than once",
+    ),
     "tied": (tied_weight, "0 is used more than once"),
     "hooks": (hooked, "0 has hooks"),
-    "first": (lambda: nn.Sequential(ISRLU(3.0), nn.Linear(4, 4)), "its input comes from input_1, which has no weights"),
-    "last": (lambda: nn.Sequential(nn.Linear(4, 4), ISRU(3.0)), "its output goes to output, which has no weights"),
-    "norm": (lambda: nn.Sequential(nn.Linear(4, 4), ISRLU(3.0), nn.LayerNorm(4), nn.Linear(4, 4)), "goes to _2"),
+    "first": (lambda: nn.Sequential(ISRLU(3.0), nn.Linear(4, 4)), "its input comes from input_1, not from"),
+    "last": (lambda: nn.Sequential(nn.Linear(4, 4), ISRU(3.0)), "its output goes to output, not to"),
+    "norm": (
+        lambda: nn.Sequential(nn.Linear(4, 4), ISRLU(3.0), nn.LayerNorm(4), nn.Linear(4, 4)),
+        "goes to 2 (LayerNorm)",
+    ),
     "channels are not its inputs": (
         lambda: nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 4, 1), per_channel(ISRLU, 4), nn.Linear(4, 4)),
         "the layer after it does not take its channels as inputs",

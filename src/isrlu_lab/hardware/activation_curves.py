@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isrlu_lab.hardware.formats import Float, Reals, Words
+from isrlu_lab.hardware.formats import Float, Reals
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,11 @@ class Curve:
 
     def exact(self, x: Reals) -> Reals:
         """f in float64, for NaN and infinities too."""
-        curved = np.where(np.isinf(x), np.copysign(1.0, x), np.copysign(self._finite(np.abs(x)), x))
-        return np.where((x > 0) & (not self.odd), x, curved)
-
-    def _finite(self, m: Reals) -> Reals:
-        return self.magnitude(np.where(np.isinf(m), 1.0, m))
+        return np.where((x > 0) & (not self.odd), x, np.copysign(self.magnitude(np.abs(x)), x))
 
 
 def _inverse_root(m: Reals) -> Reals:
-    return m / np.hypot(1.0, m)
+    return np.minimum(m, 1e300) / np.hypot(1.0, np.minimum(m, 1e300))  # infinity / infinity would be NaN
 
 
 CURVES = {
@@ -40,23 +36,10 @@ CURVES = {
 }
 
 
-@dataclass(frozen=True)
-class Region:
-    """The biased exponents, first to last, where the curve is neither |x| itself nor its limit 1."""
-
-    first: int
-    last: int
-
-    def words(self, number: Float) -> Words:
-        """All magnitudes of the region."""
-        return np.arange(self.first << number.mantissa, self.last + 1 << number.mantissa)
-
-
-def find_region(curve: Curve, number: Float, tolerance: float) -> Region:
-    """Outside of the region, |x| or 1 is within `tolerance` ulp of the curve."""
+def find_region(curve: Curve, number: Float, tolerance: float) -> range:
+    """The biased exponents where the curve is neither |x| itself nor its limit 1, to within `tolerance` ulp."""
     words = np.arange(number.inf)
     x = number.decode(words)
     y = curve.magnitude(x)
     bent, below = (np.abs(y - simple) > tolerance * number.ulp(y) for simple in (x, np.ones_like(x)))
-    first, last = words[bent][0], words[below][-1]
-    return Region(int(first) >> number.mantissa, int(last) >> number.mantissa)
+    return range(int(words[bent][0]) >> number.mantissa, (int(words[below][-1]) >> number.mantissa) + 1)

@@ -27,26 +27,29 @@ class ComputedUnit(CurveUnit):
         self.below = self.index_bits = number.mantissa + 1
         self.root_bits = number.mantissa + 2
         self.table = rsqrt_table(self.index_bits, self.root_bits)
-        largest = self.region.last - number.bias
+        largest = self.region[-1] - number.bias
         self.pairs = largest + 1
         self.scale = 2 * largest - 2 * number.mantissa + self.below  # of the square of the largest binade
 
     def inside(self, m: Module, cut: Cut, magnitude: Value, *others: Value) -> list[Value]:
         bits = self.number.mantissa
-        exponent, x = magnitude[bits:], concat(Const(1, 1), magnitude[:bits])
-        distance = (self.region.last - exponent)[: (self.region.last - self.region.first).bit_length()]
-        square, distance, x, exponent, *rest = cut(x * x, distance, x, exponent, *others)
+        exponent, x = (
+            wire(m, "exponent", magnitude[bits:]),
+            wire(m, "significand", concat(Const(1, 1), magnitude[:bits])),
+        )
+        distance = wire(m, "distance", self.region[-1] - exponent, (len(self.region) - 1).bit_length())
+        square, distance, x, exponent, *rest = cut(wire(m, "square", x * x), distance, x, exponent, *others)
         square = (square << self.scale if self.scale >= 0 else square >> -self.scale) >> concat(distance, Const(0, 1))
         d = wire(m, "d", (square + (1 << self.below))[: self.below + 2 * self.pairs])
         used = Cat(d[k : k + 2].any() for k in range(self.below, len(d), 2))
         zeros = wire(m, "zeros", leading_zeros(m, used))
         d = wire(m, "d_shifted", (d << concat(zeros, Const(0, 1)))[: len(d)])
         first = Mux(d[-1], d[:-1], d << 1)[: len(d) - 1]
-        entry = look_up(m, "table", self.table.tolist(), concat(~d[-1], first[-self.index_bits :]))
+        entry = look_up(m, "entries", self.table, concat(~d[-1], first[-self.index_bits :]))
         entry, zeros, x, exponent, *rest = cut(entry, zeros, x, exponent, *rest)
         product = wire(m, "product", x * concat(Const(1, 1), entry))
-        upper = product[-1]
-        product = Mux(upper, product, product << 1)[: len(product)]
+        upper = wire(m, "upper", product[-1])
+        product = wire(m, "normal", Mux(upper, product, product << 1), len(product))
         product, upper, zeros, exponent, *rest = cut(product, upper, zeros, exponent, *rest)
         fraction, half = product[-1 - bits : -1], product[-2 - bits]
         y = concat((exponent + zeros + upper - self.pairs)[: self.number.exponent], fraction) + half
@@ -55,7 +58,7 @@ class ComputedUnit(CurveUnit):
     def inside_model(self, magnitudes: Words) -> Words:
         bits = self.number.mantissa
         exponent, x = magnitudes >> bits, magnitudes & (1 << bits) - 1 | 1 << bits
-        square = np.ldexp(x.astype(np.float64) ** 2, self.scale - 2 * (self.region.last - exponent))
+        square = np.ldexp(x.astype(np.float64) ** 2, self.scale - 2 * (self.region[-1] - exponent))
         d = np.floor(square).astype(np.int64) + (1 << self.below)
         k = (np.frexp(d)[1] - 1 - self.below) // 2  # d is in [4^k, 4^(k + 1))
         odd = (d >> self.below + 2 * k) > 1

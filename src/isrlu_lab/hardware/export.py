@@ -13,6 +13,11 @@ from isrlu_lab.hardware.table_unit import FixedTableUnit
 from isrlu_lab.hardware.units import max_error
 from isrlu_lab.hardware.yosys import write_rtlil, yosys
 
+ABOUT = """\
+// {unit.function}, {unit.form}, {unit.number.name}: {accuracy}, one word per cycle, latency {cycles}.
+// A word moves in a cycle where its valid and its ready are both 1. Numbers in names count pipeline stages.
+"""
+
 TESTBENCH = """\
 // Sends every input to {name} and compares the results with {vectors}. The sender and the receiver pause now and then.
 //   iverilog -g2005 -o test {verilog} {testbench} && vvp test
@@ -20,7 +25,7 @@ TESTBENCH = """\
 module testbench;
   localparam COUNT = {count};
   reg [{word}:0] vectors [0:2 * COUNT - 1];  // input, result
-  reg clk = 0, rst = 0, valid = 0, ready = 0;
+  reg clk = 0, rst = 0, valid = 0, ready = 0, taken;
   wire i_ready, o_valid;
   wire [{word}:0] result;
   integer sent = 0, received = 0, errors = 0;
@@ -34,6 +39,7 @@ module testbench;
   initial $readmemh("{vectors}", vectors);
 
   always @(posedge clk) begin
+    taken = valid && i_ready;
     if (o_valid && ready) begin
       if (result !== vectors[2 * received + 1]) begin
         errors = errors + 1;
@@ -42,8 +48,9 @@ module testbench;
       end
       received = received + 1;
     end
-    if (valid && i_ready) sent = sent + 1;
-    #1 valid = sent < COUNT && (valid && !i_ready || $random % 4 != 0);
+    #1;  // the unit reads its inputs at the edge: they change after it
+    if (taken) sent = sent + 1;
+    valid = sent < COUNT && (valid && !taken || $random % 4 != 0);  // an offered word stays until it is taken
     ready = $random % 4 != 0;
     if (received == COUNT) begin
       if (errors == 0) $display("PASS: %0d results", received);
@@ -77,18 +84,20 @@ def write_verilog(unit: Unit, path: Path, *, testbench: bool) -> list[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         name = f"{unit.name}.v"
-        tidy = ("proc", "opt_expr", "opt_dff", "opt_clean", "memory_collect")
-        yosys(folder, write_rtlil(unit, folder), *tidy, f"write_verilog -norename -noattr {name}")
+        tidy = ("proc", "opt_expr", "opt_clean", "opt_dff", "opt_clean -purge", "memory_collect")
+        yosys(folder, write_rtlil(unit, unit.name, folder), *tidy, f"write_verilog -noattr {name}")
         text = (folder / name).read_text().partition("\n")[2]  # without Yosys' version
+    error = max_error(unit)  # "0.50", "12.2 bits" or "exact"
+    accuracy = f"error at most {error} ulp" if error[-1].isdigit() else error
     cycles = "1 cycle" if unit.latency == 1 else f"{unit.latency} cycles"
-    about = f"// {unit.function}, {unit.form}, {unit.number.name}: one word per cycle, latency {cycles}.\n"
-    files = {path: about + text}
+    files = {path: ABOUT.format(unit=unit, accuracy=accuracy, cycles=cycles) + text}
     if testbench:
         words = all_words(unit.number)
         vectors = path.with_name(f"{path.stem}_vectors.hex")
         bench = path.with_name(f"{path.stem}_tb.v")
         pairs = zip(words.tolist(), unit.model(words).tolist(), strict=True)
-        files[vectors] = "".join(f"{x:04x} {y:04x}\n" for x, y in pairs)
+        digits = (unit.number.width + 3) // 4
+        files[vectors] = "".join(f"{x:0{digits}x} {y:0{digits}x}\n" for x, y in pairs)
         names = {"name": unit.name, "verilog": path.name, "testbench": bench.name, "vectors": vectors.name}
         files[bench] = TESTBENCH.format(**names, count=len(words), word=unit.number.width - 1)
     return _write(files)

@@ -40,18 +40,12 @@ class FmaUnit(Unit):
         addend = Cat(moved[:p].any(), moved[p:])
         exponent = (Mux(above, c.exponent, top) + 1)[: number.exponent + 2]
         infinite = a.inf | b.inf
-        nan = a.nan | b.nan | c.nan | (a.inf & b.zero) | (a.zero & b.inf) | (infinite & c.inf & subtract)
+        invalid = (a.inf & b.zero) | (a.zero & b.inf) | (infinite & c.inf & subtract)
+        nan = wire(m, "nan", a.nan | b.nan | c.nan | invalid)
         inf, inf_sign = infinite | c.inf, Mux(infinite, sign, c.sign)
-        product, addend, subtract, exponent, sign, nan, inf, inf_sign = cut(
-            Cat(Const(0, GUARD + 1), a.significand * b.significand),
-            addend,
-            subtract,
-            exponent,
-            sign,
-            nan,
-            inf,
-            inf_sign,
-        )
+        product = Cat(Const(0, GUARD + 1), a.significand * b.significand)
+        product, addend, subtract, *rest = cut(product, addend, subtract, exponent, sign, nan, inf, inf_sign)
+        exponent, sign, nan, inf, inf_sign = rest
         total = wire(m, "total", Mux(subtract, product - addend, product + addend))
         negative = total[-1] & subtract
         size = wire(m, "size", Mux(negative, -total, total)[: window + 1])

@@ -40,7 +40,7 @@ def leading_zeros(m: Module, value: Value) -> Value:
     width = 1 << (len(value) - 1).bit_length()
     padded = Cat(Const(0, width - len(value)), value)
     halves = padded[width // 2 :], padded[: width // 2]
-    high, low = (wire(m, f"zeros_{width // 2}", leading_zeros(m, half)) for half in halves)
+    high, low = (wire(m, f"zeros_of_{width // 2}", leading_zeros(m, half)) for half in halves)
     return Cat(Mux(high[-1], low[:-1], high[:-1]), high[-1] & ~low[-1], high[-1] & low[-1])
 
 

@@ -25,28 +25,28 @@ class LinearUnit(CurveUnit):
 
     def __init__(self, curve: Curve, number: Float, *, pipelined: bool = False):
         super().__init__(curve, number, pipelined=pipelined)
-        words = self.region.words(number)
-        exact = curve.magnitude(number.decode(words))
+        exact = curve.magnitude(number.decode(self.inside_words))
         starts = exact[:: 1 << number.mantissa]
         self.binade = number.position(starts).astype(np.int64) >> number.mantissa  # biased exponent of y, the lower one
         for low_bits in range(number.mantissa - 1, -1, -1):
             for shift in range(low_bits + 1):
                 self.low_bits, self.shift = low_bits, shift
-                if fit := self._fit(exact.reshape(-1, 1 << low_bits), int(words[0]) - 1):
+                if fit := self._fit(exact.reshape(-1, 1 << low_bits), int(self.inside_words[0]) - 1):
                     self.base, self.slope = map(np.array, zip(*fit, strict=True))
                     return
         raise AssertionError("segments of one word fit every curve")
 
     def inside(self, m: Module, cut: Cut, magnitude: Value, *others: Value) -> list[Value]:
         bits = self.number.mantissa
-        segment, low = self.index(magnitude, self.low_bits), magnitude[: self.low_bits]
-        base = look_up(m, "base", self.base.tolist(), segment)
-        slope = look_up(m, "slope", self.slope.tolist(), segment)
-        binade = look_up(m, "binade", self.binade.tolist(), self.index(magnitude, bits))
+        segment, low = self.index(m, magnitude, self.low_bits), wire(m, "low", magnitude[: self.low_bits])
+        base = look_up(m, "base", self.base, segment)
+        slope = look_up(m, "slope", self.slope, segment)
+        binade = look_up(m, "binade", self.binade, self.index(m, magnitude, bits))
         base, slope, low, binade, *rest = cut(base, slope, low, binade, *others)
         line = wire(m, "line", (base + (slope * low >> self.shift))[EXTRA : EXTRA + bits + 2])
         upper = line[-1]
-        return cut(concat((binade + upper)[: self.number.exponent], Mux(upper, line[1:], line)[:bits]), *rest)
+        joined = concat((binade + upper)[: self.number.exponent], Mux(upper, line[1:], line)[:bits])
+        return cut(wire(m, "joined", joined), *rest)
 
     def inside_model(self, magnitudes: Words) -> Words:
         offset = magnitudes - magnitudes[0]

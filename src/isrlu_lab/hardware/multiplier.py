@@ -19,15 +19,10 @@ class MultiplierUnit(Unit):
     def datapath(self, m: Module, cut: Cut, *words: Value) -> Value:
         number, wide = self.number, 2 * self.number.mantissa + 2
         a, b = (unpack(number, word) for word in words)
-        exponent = a.exponent + b.exponent - (number.bias - 1)  # of the product's top bit
-        nan = a.nan | b.nan | (a.inf & b.zero) | (a.zero & b.inf)
-        product, exponent, sign, nan, inf = cut(
-            wire(m, "product", a.significand * b.significand),
-            wire(m, "exponent", exponent),
-            a.sign ^ b.sign,
-            nan,
-            a.inf | b.inf,
-        )
+        product = wire(m, "product", a.significand * b.significand)
+        exponent = wire(m, "exponent", a.exponent + b.exponent - (number.bias - 1))  # of the product's top bit
+        nan = wire(m, "nan", a.nan | b.nan | (a.inf & b.zero) | (a.zero & b.inf))
+        product, exponent, sign, nan, inf = cut(product, exponent, a.sign ^ b.sign, nan, a.inf | b.inf)
         # One shift: left up to the leading 1, or right into the subnormal numbers. The lower half is sticky.
         zeros = wire(m, "zeros", leading_zeros(m, product))
         room = wire(m, "room", exponent - 1)

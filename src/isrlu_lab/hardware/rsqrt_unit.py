@@ -4,7 +4,7 @@ import numpy as np
 from amaranth.hdl import Const, Module, Mux, Value
 
 from isrlu_lab.hardware.formats import Float, Reals, Words
-from isrlu_lab.hardware.stream import Cut, Unit, concat, look_up
+from isrlu_lab.hardware.stream import Cut, Unit, concat, look_up, wire
 
 
 def rsqrt_table(index_bits: int, entry_bits: int, *, centred: bool = True) -> Words:
@@ -42,14 +42,14 @@ class RsqrtUnit(Unit):
     def datapath(self, m: Module, cut: Cut, *words: Value) -> Value:
         number, low = self.number, self.number.mantissa - self.index_bits
         index = words[0][low : low + self.index_bits + 1]
-        entry, x = cut(look_up(m, "table", self.table.tolist(), index), words[0])
+        entry, x = cut(look_up(m, "entries", self.table, index), words[0])
         magnitude, exponent = x[:-1], x[number.mantissa : -1]
         carry = entry[self.entry_bits :].any()  # 1/sqrt(1) = 1 is in the next binade
         halved = (3 * number.bias - 3) // 2 - (exponent - 1 >> 1) + carry
         padding = Const(0, number.mantissa - self.entry_bits)
-        root = concat(halved[: number.exponent], entry[: self.entry_bits], padding)
+        root = wire(m, "root", concat(halved[: number.exponent], entry[: self.entry_bits], padding))
         positive = Mux(exponent == 0, number.inf, Mux(magnitude == number.inf, 0, root))
-        invalid = (magnitude > number.inf) | (x[-1] & (exponent != 0))
+        invalid = wire(m, "invalid", (magnitude > number.inf) | (x[-1] & (exponent != 0)))
         return Mux(invalid, number.nan, concat(x[-1], positive))
 
     def model(self, words: Words) -> Words:

@@ -10,7 +10,10 @@ from amaranth.lib.wiring import In, Out
 from isrlu_lab.hardware.formats import Format, Reals, Words
 
 Cut = Callable[..., list[Value]]
-"""cut(a, b, ...): the same values behind pipeline registers, or at once in a unit without them."""
+"""cut(a, b, ...): the same values behind pipeline registers, or at once in a unit without them.
+
+The register behind stage 1 of a wire `line` is `line_1`.
+"""
 
 
 class Unit(wiring.Component):
@@ -34,11 +37,6 @@ class Unit(wiring.Component):
         super().__init__({name: way(stream.Signature(unsigned(width))) for name, (way, width) in ports.items()})
 
     @property
-    def monotone_text(self) -> str:
-        """For tables: "yes", "no", or nothing for several operands."""
-        return "" if self.operands > 1 else "yes" if self.monotone else "no"
-
-    @property
     def name(self) -> str:
         pipelined = "_pipelined" if self.pipelined else ""
         return f"{self.function}_{self.number.name}_{self.form}{pipelined}".replace(".", "_")
@@ -60,36 +58,36 @@ class Unit(wiring.Component):
         advance = Signal()  # all registers move at once, unless the receiver is not ready for a result
         m.d.comb += [advance.eq(self.o.ready | ~self.o.valid), self.i.ready.eq(advance)]
 
-        def register(value: Value) -> Signal:
-            held = Signal(Shape.cast(value.shape()))
+        valid = [self.i.valid]  # of each stage
+
+        def register(value: Value, name: str) -> Signal:
+            held = Signal(Shape.cast(value.shape()), name=f"{name}_{len(valid)}")
             with m.If(advance):
                 m.d.sync += held.eq(value)
             return held
 
-        valid: Value = self.i.valid
-
         def cut(*values: Value) -> list[Value]:
-            nonlocal valid
             if not self.pipelined:
                 return list(values)
-            valid = register(valid)
-            return [register(value) for value in values]
+            held = [register(value, getattr(value, "name", "value").split("_")[0]) for value in values]
+            valid.append(register(valid[-1], "valid"))
+            return held
 
         width = self.number.width
-        words = [self.i.payload[k * width : (k + 1) * width] for k in range(self.operands)]
-        result = self.datapath(m, cut, *words)
-        with m.If(advance):
-            m.d.sync += [self.o.payload.eq(result), self.o.valid.eq(valid)]
+        names = "x" if self.operands == 1 else "abc"[: self.operands]
+        words = [wire(m, name, self.i.payload[k * width : (k + 1) * width]) for k, name in enumerate(names)]
+        result = register(self.datapath(m, cut, *words), "result")
+        m.d.comb += [self.o.payload.eq(result), self.o.valid.eq(register(valid[-1], "valid"))]
         return m
 
 
-def look_up(m: Module, name: str, entries: list[int], index: Value) -> Value:
+def look_up(m: Module, name: str, entries: Words, index: Value) -> Value:
     """entries[index] from a read-only memory without a clock. An index beyond the last entry gives any word."""
-    memory = Memory(shape=unsigned(max(entries).bit_length() or 1), depth=len(entries), init=entries)
-    m.submodules[name] = memory
+    shape = unsigned(int(entries.max()).bit_length() or 1)
+    m.submodules[name] = memory = Memory(shape=shape, depth=len(entries), init=entries.tolist())
     port = memory.read_port(domain="comb")
     m.d.comb += port.addr.eq(index)
-    return port.data
+    return wire(m, f"{name}_data", port.data)
 
 
 def wire(m: Module, name: str, value: Value, width: int | None = None) -> Signal:

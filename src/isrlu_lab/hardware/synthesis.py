@@ -1,14 +1,15 @@
 """What a unit costs: NAND2 gates (abc), and cells and time on an ECP5 (Yosys, nextpnr)."""
 
+import hashlib
 import json
 import re
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
+from amaranth.back import rtlil
 from amaranth.hdl import Module, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -39,7 +40,7 @@ def count_gates(unit: Unit, folder: Path) -> dict[str, float]:
     """nand2: gates of the unit's logic without its registers, an inverter as half a gate. levels: gates in a row."""
     yosys(
         folder,
-        write_rtlil(unit, folder, wrap=Registered),
+        write_rtlil(Registered(unit), unit.name, folder),
         f"synth -flatten -top {unit.name}",
         "abc -g NAND",
         "opt_clean",
@@ -58,11 +59,8 @@ def place_and_route(unit: Unit, folder: Path, seeds: Sequence[int]) -> dict[str,
 
     spread: half the range of the times.
     """
-    yosys(
-        folder,
-        write_rtlil(unit, folder, wrap=Registered),
-        f"synth_ecp5 -nobram -nodsp -top {unit.name} -json ecp5.json",
-    )
+    synthesise = f"synth_ecp5 -nobram -nodsp -top {unit.name} -json ecp5.json"
+    yosys(folder, write_rtlil(Registered(unit), unit.name, folder), synthesise)
     times = []
     for seed in seeds:
         files = ("--json", "ecp5.json", "--report", "report.json", "--lpf-allow-unconstrained", "--timing-allow-fail")
@@ -74,10 +72,17 @@ def place_and_route(unit: Unit, folder: Path, seeds: Sequence[int]) -> dict[str,
     return {"cells": cells, "ns": statistics.median(times), "spread": (max(times) - min(times)) / 2}
 
 
-def in_scratch(measure: Callable[..., dict[str, float]], unit: Unit, *arguments: Any) -> dict[str, float]:
-    """measure(unit, folder, ...) in a temporary folder."""
+def measure_costs(unit: Unit, seeds: Sequence[int]) -> dict[str, float]:
+    """Gates, and cells and time over the seeds if there are any."""
     with tempfile.TemporaryDirectory() as scratch:
-        return measure(unit, Path(scratch), *arguments)
+        gates = count_gates(unit, Path(scratch))
+        return gates | (place_and_route(unit, Path(scratch), seeds) if seeds else {})
+
+
+def fingerprint(unit: Unit) -> str:
+    """Of the unit's logic and the tools: what was measured belongs to both."""
+    text = rtlil.convert(Registered(unit), name=unit.name, emit_src=False)
+    return hashlib.sha256(f"{text}{tool_versions()}".encode()).hexdigest()[:12]
 
 
 def tool_versions() -> dict[str, str]:

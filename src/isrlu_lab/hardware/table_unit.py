@@ -18,6 +18,7 @@ class CurveUnit(Unit):
         super().__init__(number, pipelined=pipelined)
         self.curve, self.function = curve, curve.name
         self.region = find_region(curve, number, self.tolerance)
+        self.inside_words = np.arange(self.region.start << number.mantissa, self.region.stop << number.mantissa)
         self.limit = number.bias << number.mantissa  # the word of 1
 
     def exact(self, x: Reals) -> Reals:
@@ -34,26 +35,26 @@ class CurveUnit(Unit):
         x, bits = words[0], self.number.mantissa
         magnitude, negative = x[:-1], x[-1]
         exponent = magnitude[bits:]
-        same = (exponent < self.region.first) | (magnitude > self.number.inf)  # NaN stays as it is
+        same = (exponent < self.region.start) | (magnitude > self.number.inf)  # NaN stays as it is
         if not self.curve.odd:
             same |= ~negative
-        y, x, same, limit = self.inside(m, cut, magnitude, x, same, exponent > self.region.last)
+        same, limit = wire(m, "same", same), wire(m, "limit", exponent > self.region[-1])
+        y, x, same, limit = self.inside(m, cut, magnitude, x, same, limit)
         y = wire(m, "y", Mux(limit, self.limit, y), self.number.width - 1)
         return Mux(same, x, concat(x[-1], y))
 
     def model(self, words: Words) -> Words:
         sign, magnitude = words & self.number.sign, words & self.number.sign - 1
         table = np.arange(self.number.sign)
-        inside = self.region.words(self.number)
-        table[inside[-1] + 1 : self.number.inf + 1] = self.limit
-        table[inside] = self.inside_model(inside)
+        table[self.region.stop << self.number.mantissa : self.number.inf + 1] = self.limit
+        table[self.inside_words] = self.inside_model(self.inside_words)
         return np.where((sign == 0) & (not self.curve.odd), words, sign | table[magnitude])
 
-    def index(self, magnitude: Value, drop: int = 0) -> Value:
+    def index(self, m: Module, magnitude: Value, drop: int = 0) -> Value:
         """The position of a magnitude in the region, without its `drop` lowest bits."""
         bits = self.number.mantissa - drop
-        size = (self.region.last - self.region.first + 1 << bits) - 1
-        return (magnitude[drop:] - (self.region.first << bits))[: size.bit_length()]
+        largest = (len(self.region) << bits) - 1
+        return wire(m, f"index_{bits}", magnitude[drop:] - (self.region.start << bits), largest.bit_length())
 
 
 class TableUnit(CurveUnit):
@@ -65,8 +66,7 @@ class TableUnit(CurveUnit):
         return self.number.encode(self.curve.magnitude(self.number.decode(magnitudes)))
 
     def inside(self, m: Module, cut: Cut, magnitude: Value, *others: Value) -> list[Value]:
-        entries = self.inside_model(self.region.words(self.number)).tolist()
-        return cut(look_up(m, "table", entries, self.index(magnitude)), *others)
+        return cut(look_up(m, "entries", self.inside_model(self.inside_words), self.index(m, magnitude)), *others)
 
 
 class FixedTableUnit(Unit):
@@ -96,7 +96,7 @@ class FixedTableUnit(Unit):
         x = words[0]
         top = x[self.shift :][: self.size.bit_length() - 1]
         index = concat(~top[-1], top[:-1]) if self.curve.odd else top
-        y, x = cut(look_up(m, "table", self.entries.tolist(), index), x)
+        y, x = cut(look_up(m, "entries", self.entries, index), x)
         return y if self.curve.odd else Mux(x[-1], y, x)
 
     def model(self, words: Words) -> Words:

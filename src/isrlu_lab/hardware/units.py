@@ -52,16 +52,28 @@ def max_error(unit: Unit) -> str:
     return f"{-np.log2(error):.1f} bits" if error else "0.00"
 
 
-def find_unit(function: str, number: Format, form: str | None, *, pipelined: bool = False) -> Unit:
-    """The unit of these names; without a form, the first that the function has."""
-    for what, name, known in (("function", function, FUNCTIONS), ("form", form or FORMS[0], FORMS)):
-        if name not in known:
+def describe(unit: Unit) -> dict[str, str]:
+    """What the tables say of a unit before its costs."""
+    monotone = "" if unit.operands > 1 else "yes" if unit.monotone else "no"
+    names = {"format": unit.number.name, "function": unit.function, "form": unit.form}
+    return names | {"max_error": max_error(unit), "monotone": monotone}
+
+
+def select(
+    number: Format, function: str | None = None, form: str | None = None, *, pipelined: bool = False
+) -> list[Unit]:
+    """The units of these names, at least one; None stands for every name."""
+    for what, name, known in (("function", function, FUNCTIONS), ("form", form, FORMS)):
+        if name and name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             raise UserError(f"unknown {what} {name!r}{hint}: known are {', '.join(known)}")
-    found = [unit for unit in units(number, pipelined=pipelined) if unit.function == function]
-    for unit in found:
-        if form in (unit.form, None):
-            return unit
-    forms = ", ".join(unit.form for unit in found) or "no unit"
-    raise UserError(f"there is no {function} of form {form or 'table'} in {number.name}: that format has {forms} of it")
+    found = list(units(number, pipelined=pipelined))
+    chosen = [unit for unit in found if function in (unit.function, None) and form in (unit.form, None)]
+    if not chosen:
+        forms = {unit.form: "" for unit in found if function in (unit.function, None)}  # a dict keeps the order
+        functions = {unit.function: "" for unit in found}
+        others = f"--form {' or '.join(forms)}" if forms else f"--function {', '.join(functions)}"
+        wanted = " ".join(filter(None, (function, form)))
+        raise UserError(f"there is no {wanted} in {number.name}: give {others}, or another --format")
+    return chosen

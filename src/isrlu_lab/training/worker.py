@@ -3,8 +3,9 @@
 import ctypes
 import dataclasses
 import importlib
+import math
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,13 @@ class Diverged(Exception):
     def __init__(self, what: str, value: float, step: int, history: Any) -> None:
         super().__init__(f"the {what} is {value} at step {step}")
         self.history = history
+
+
+def check_finite(history: Any, step: int, numbers: Mapping[str, float]) -> None:
+    """Raise Diverged for the first of the named numbers that is NaN or infinite."""
+    for what, value in numbers.items():
+        if not math.isfinite(value):
+            raise Diverged(what, value, step, history)
 
 
 def set_up_worker(threads: int) -> None:

@@ -1,11 +1,10 @@
 """One training run of a deep fully connected network: SGD with momentum 0.9, gradients clipped at norm 1.
 
-All random numbers of an epoch come from (seed, epoch), so a run that resumes from a checkpoint ends with the same bits
-as an uninterrupted one. Networks of one seed and depth start from the same normal numbers, scaled by their gains.
+All random numbers of an epoch come from (seed, epoch). Networks of one seed and depth start from the same normal
+numbers, scaled by their gains.
 """
 
-import math
-import time
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isrlu_lab.errors import UserError
-from isrlu_lab.training.checkpoint import load_checkpoint, save_checkpoint
 from isrlu_lab.training.depth.deep_networks import build, layer_signal, standardised
 from isrlu_lab.training.depth.depth_spec import DepthSpec
 from isrlu_lab.training.image_tensors import ImageTensors
-from isrlu_lab.training.worker import Diverged, seed_of
+from isrlu_lab.training.segments import check_data, train_in_segments
+from isrlu_lab.training.worker import check_finite, seed_of
 
 MOMENTUM, CLIP = 0.9, 1.0
 PROBED = 1000  # images on which the signal in each layer is measured
@@ -45,38 +44,37 @@ def train(
     watch: Callable[[History, float], None] | None = None,
 ) -> History:
     """Run `spec` to its end, from its last checkpoint if there is one; raises Diverged."""
-    if tensors.identity != spec.data:
-        raise UserError(f"the run is specified for data {spec.data!r}, but {tensors.identity!r} was given")
+    check_data(spec, tensors)
     (x, labels), (test_x, test_labels) = _split(spec, tensors)
     network = build(spec.activation, spec.depth, spec.width, inputs=x.shape[1], seed=seed_of(spec.seed, 0))
     optimiser = torch.optim.SGD(network.parameters(), lr=spec.rate, momentum=MOMENTUM)
-    history, epoch, step = History(), 0, 0
-    if checkpoint and checkpoint.exists():
-        epoch, step, history = load_checkpoint(checkpoint, spec, network, optimiser, History)
-    else:
-        history.initial = layer_signal(network, test_x[:PROBED], test_labels[:PROBED])
     batch = min(spec.batch, len(labels))
-    while epoch < spec.epochs and not 0 < spec.steps <= step:
-        start = time.perf_counter()
-        epoch += 1
-        shuffle = torch.Generator().manual_seed(seed_of(spec.seed, epoch))
-        batches = torch.randperm(len(labels), generator=shuffle).split(batch)[: len(labels) // batch]
-        if spec.steps:
-            batches = batches[: spec.steps - step]
+    total = min(spec.epochs * (len(labels) // batch), spec.steps or sys.maxsize)
+    probe = test_x[:PROBED], test_labels[:PROBED]
+
+    def epoch(history: History, number: int, step: int) -> int:
+        shuffle = torch.Generator().manual_seed(seed_of(spec.seed, number))
+        batches = torch.randperm(len(labels), generator=shuffle).split(batch)[: len(labels) // batch][: total - step]
         losses = [_train_step(network, optimiser, x[each], labels[each]) for each in batches]
-        step += len(batches)
         loss = torch.stack(losses).mean().item()
-        if not math.isfinite(loss):
-            raise Diverged("training loss", loss, step, history)
+        check_finite(history, step + len(batches), {"training loss": loss})
         history.loss.append(loss)
         history.accuracy.append(_accuracy(network, test_x, test_labels))
-        taken = time.perf_counter() - start
-        history.seconds += taken
-        if watch:
-            watch(history, len(batches) * batch / taken)
-        if checkpoint:
-            save_checkpoint(checkpoint, spec, network, optimiser, epoch, step, history)
-    history.final = layer_signal(network, test_x[:PROBED], test_labels[:PROBED])
+        return len(batches)
+
+    new = History(initial=layer_signal(network, *probe))
+    history = train_in_segments(
+        spec,
+        network,
+        optimiser,
+        new,
+        epoch,
+        total=total,
+        batch=batch,
+        checkpoint=checkpoint,
+        watch=watch,
+    )
+    history.final = layer_signal(network, *probe)
     return history
 
 

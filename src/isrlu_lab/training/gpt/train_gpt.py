@@ -2,11 +2,10 @@
 
 The loss is in nats per character. The first nine tenths of the text train, the rest validates: at each evaluation on
 the same 120 windows for every run, after the last step on all of its windows. The batches between two evaluations are
-drawn from (seed, evaluation number), so a run that resumes ends with the same bits as one that was not interrupted.
+drawn from (seed, evaluation number).
 """
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from isrlu_lab.atomic_files import replacing
-from isrlu_lab.errors import UserError
-from isrlu_lab.training.checkpoint import CannotSave, load_checkpoint, save_checkpoint
+from isrlu_lab.training.checkpoint import CannotSave
 from isrlu_lab.training.gpt.gpt_spec import GptSpec
 from isrlu_lab.training.gpt.model import Gpt, loss_of
+from isrlu_lab.training.segments import check_data, train_in_segments
 from isrlu_lab.training.text_tensors import TextTensors
-from isrlu_lab.training.worker import Diverged, seed_of
+from isrlu_lab.training.worker import check_finite, seed_of
 
 WINDOWS = 120  # of an evaluation during training
 BETAS, DECAY, CLIP = (0.9, 0.99), 0.1, 1.0
@@ -67,24 +66,25 @@ def train_network(
     torch.manual_seed(seed_of(spec.seed, 0))
     network = Gpt(spec, tensors.characters)
     optimiser = make_optimiser(network, spec.rate)
-    history, evaluation, step = History(), 0, 0
-    if checkpoint and checkpoint.exists():
-        evaluation, step, history = load_checkpoint(checkpoint, spec, network, optimiser, History)
     shown = tensors.validation_windows(spec.context, WINDOWS)
-    while step < spec.steps:
-        start = time.perf_counter()
-        evaluation += 1
-        count = min(spec.interval, spec.steps - step)
-        rates = [rate_at(spec, step + each) for each in range(count)]
+
+    def until_evaluation(history: History, evaluation: int, step: int) -> int:
+        rates = [rate_at(spec, each) for each in range(step, min(step + spec.interval, spec.steps))]
         loss = train_steps(network, optimiser, tensors, spec, seed_of(spec.seed, evaluation), rates)
-        step += count
-        record(history, step, loss, evaluate(network, shown))
-        taken = time.perf_counter() - start
-        history.seconds += taken
-        if watch:
-            watch(history, count * spec.batch / taken)
-        if checkpoint:
-            save_checkpoint(checkpoint, spec, network, optimiser, evaluation, step, history)
+        record(history, step + len(rates), loss, evaluate(network, shown))
+        return len(rates)
+
+    history = train_in_segments(
+        spec,
+        network,
+        optimiser,
+        History(),
+        until_evaluation,
+        total=spec.steps,
+        batch=spec.batch,
+        checkpoint=checkpoint,
+        watch=watch,
+    )
     history.final = evaluate(network, tensors.validation_windows(spec.context))
     return network, history
 
@@ -99,12 +99,6 @@ def progress(spec: GptSpec, history: History, rate: float) -> tuple[float, float
     step = history.steps[-1]
     losses = f"loss {history.loss[-1]:.4f}, validation {history.validation[-1]:.4f}"
     return step / spec.steps, rate, f"step {step}/{spec.steps}, {losses}"
-
-
-def check_data(spec: GptSpec, tensors: TextTensors) -> None:
-    """Raise UserError unless these are the text of the specification."""
-    if tensors.identity != spec.data:
-        raise UserError(f"the run is specified for data {spec.data!r}, but {tensors.identity!r} was given")
 
 
 def make_optimiser(network: nn.Module, rate: float) -> torch.optim.Optimizer:
@@ -162,9 +156,7 @@ def evaluate(network: nn.Module, windows: Tensor) -> float:
 
 def record(history: History, step: int, loss: float, validation: float) -> None:
     """Add an evaluation; raises Diverged where a loss is not finite."""
-    for what, value in (("training loss", loss), ("validation loss", validation)):
-        if not math.isfinite(value):
-            raise Diverged(what, value, step, history)
+    check_finite(history, step, {"training loss": loss, "validation loss": validation})
     history.steps.append(step)
     history.loss.append(loss)
     history.validation.append(validation)

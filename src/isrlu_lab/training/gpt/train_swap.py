@@ -20,7 +20,6 @@ from isrlu_lab.training.gpt.gpt_spec import GptSpec, SwapSpec
 from isrlu_lab.training.gpt.model import Gpt
 from isrlu_lab.training.gpt.train_gpt import (
     History,
-    check_data,
     evaluate,
     make_optimiser,
     record,
@@ -29,6 +28,7 @@ from isrlu_lab.training.gpt.train_gpt import (
     train_steps,
     weights_path,
 )
+from isrlu_lab.training.segments import check_data
 from isrlu_lab.training.text_tensors import TextTensors
 from isrlu_lab.training.worker import seed_of
 

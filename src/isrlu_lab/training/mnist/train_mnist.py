@@ -23,7 +23,8 @@ from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.mnist import networks
 from isrlu_lab.training.mnist.distributed import Ranks
 from isrlu_lab.training.mnist.mnist_spec import MnistSpec
-from isrlu_lab.training.worker import Diverged, seed_of
+from isrlu_lab.training.segments import check_data
+from isrlu_lab.training.worker import check_finite, seed_of
 
 LOSS_EVERY = 100  # steps that one point of the training loss is the mean of
 TEST_BATCH = 100  # images at a time through the test set: more do not fit the caches
@@ -59,8 +60,7 @@ def train(
     ranks: Ranks | None = None,
 ) -> History:
     """Run `spec` to its end, from its last checkpoint if there is one; alone, or as one of `ranks`. Raises Diverged."""
-    if tensors.identity != spec.data:
-        raise UserError(f"the run is specified for data {spec.data!r}, but {tensors.identity!r} was given")
+    check_data(spec, tensors)
     run = _Run(spec, tensors, ranks or Ranks())
     if checkpoint and checkpoint.exists():
         run.epoch, run.step, run.history = load_checkpoint(checkpoint, spec, run.network, run.optimiser, History)
@@ -167,8 +167,7 @@ class _Run:
         self.history.test_accuracy.append(100.0 * (logits.argmax(1) == labels).double().mean().item())
 
     def _check(self, what: str, value: float) -> None:
-        if not math.isfinite(value):
-            raise Diverged(what, value, self.step, self.history)
+        check_finite(self.history, self.step, {what: value})
 
     @torch.no_grad()
     def track(self) -> None:

@@ -4,13 +4,10 @@ rows      MNIST row by row: 28 steps of 28 pixels, the last output to 10 classes
 adding    200 steps of (number in [0, 1], mark), two marks: the sum of the two marked numbers; mean squared error on
           fresh sequences. Always answering 1 gives 0.167
 
-Adam, gradients clipped at norm 1. The batches between two evaluations are drawn from (seed, evaluation number),
-so a run that resumes from its last checkpoint ends with the same bits as one that was never interrupted.
+Adam, gradients clipped at norm 1. The batches between two evaluations are drawn from (seed, evaluation number).
 """
 
 import itertools
-import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +17,10 @@ import torch
 from torch import Tensor, nn
 
 import isrlu.torch
-from isrlu_lab.errors import UserError
-from isrlu_lab.training.checkpoint import load_checkpoint, save_checkpoint
 from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.recurrent.recurrent_spec import RecurrentSpec
-from isrlu_lab.training.worker import Diverged, seed_of
+from isrlu_lab.training.segments import check_data, train_in_segments
+from isrlu_lab.training.worker import check_finite, seed_of
 
 SIZES = {"rows": (28, 10), "adding": (2, 1)}  # inputs and outputs
 TESTED = 1000  # sequences of the adding problem's test
@@ -62,35 +58,34 @@ def train(
     watch: Callable[[History, float], None] | None = None,
 ) -> History:
     """Run `spec` to its end, from its last checkpoint if there is one; raises Diverged."""
-    if spec.task == "rows" and tensors.identity != spec.data:
-        raise UserError(f"the run is specified for data {spec.data!r}, but {tensors.identity!r} was given")
+    if spec.task == "rows":
+        check_data(spec, tensors)
     torch.manual_seed(seed_of(spec.seed, 0))
     network = Network(spec)
     optimiser = torch.optim.Adam(network.parameters(), lr=spec.rate)
-    history, evaluation, step = History(), 0, 0
-    if checkpoint and checkpoint.exists():
-        evaluation, step, history = load_checkpoint(checkpoint, spec, network, optimiser, History)
-    while step < spec.steps:
-        start = time.perf_counter()
-        evaluation += 1
+
+    def until_evaluation(history: History, evaluation: int, step: int) -> int:
         batches = _batches(spec, tensors, torch.Generator().manual_seed(seed_of(spec.seed, evaluation)))
         count = min(spec.interval, spec.steps - step)
         losses = [_train_step(network, optimiser, *batch) for batch in itertools.islice(batches, count)]
-        step += count
         loss, score = torch.stack(losses).mean().item(), _score(spec, network, tensors)
-        for what, value in (("training loss", loss), ("test score", score)):
-            if not math.isfinite(value):
-                raise Diverged(what, value, step, history)
-        history.steps.append(step)
+        check_finite(history, step + count, {"training loss": loss, "test score": score})
+        history.steps.append(step + count)
         history.loss.append(loss)
         history.score.append(score)
-        taken = time.perf_counter() - start
-        history.seconds += taken
-        if watch:
-            watch(history, count * spec.batch / taken)
-        if checkpoint:
-            save_checkpoint(checkpoint, spec, network, optimiser, evaluation, step, history)
-    return history
+        return count
+
+    return train_in_segments(
+        spec,
+        network,
+        optimiser,
+        History(),
+        until_evaluation,
+        total=spec.steps,
+        batch=spec.batch,
+        checkpoint=checkpoint,
+        watch=watch,
+    )
 
 
 def summary(history: History) -> dict[str, Any]:

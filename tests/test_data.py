@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from isrlu_lab import data
+from isrlu_lab import cli, data
 from isrlu_lab.data import data_command, dataset, download, locate
 from isrlu_lab.errors import UserError
 
@@ -356,6 +357,11 @@ def test_the_command_fetches_and_says_where(
     assert said.startswith("MNIST in ") and "identity mnist" in said
     with pytest.raises(UserError, match="unknown data set 'cifar'"):
         data_command.show("cifar", None)
+
+
+def test_the_help_names_every_data_set() -> None:
+    help_text = CliRunner().invoke(cli.app, ["data", "--help"], terminal_width=200).output
+    assert [name for name in data_command.KNOWN if name not in help_text] == []
 
 
 def test_a_line_of_sums_that_is_none_is_passed_over(tmp_path: Path, served: dict[str, bytes]) -> None:

@@ -64,9 +64,11 @@ def test_shipped_is_a_whole_report_at_once(tmp_path: Path, capsys: pytest.Captur
     assert 'class="source here"' not in page and "Nothing has been run <strong>here</strong>" in page
 
 
-def evidence(source: str, verdict: str, *, seeds: int = 1, preset: str = "quick", here: str = "found") -> Evidence:
+def evidence(
+    source: str, verdict: str, *, seeds: int = 1, preset: str = "quick", here: str = "found", spread: float = 0.1
+) -> Evidence:
     environment = {"cpu": "CPU", "simd": "avx2", "threads": 1, "versions": {}, "command": "isrlu reproduce x"}
-    environment |= {"date": "2026-01-02T03:04", "seeds": list(range(seeds)), "runs": {}}
+    environment |= {"date": "2026-01-02T03:04", "seeds": list(range(seeds)), "runs": {}, "largest_spread": spread}
     claim = Claim("It is fast.", "section 1", verdict, "" if verdict == "not run" else f"{here} {source}", "why")
     return Evidence(source, Record("x", preset, 1.0, environment, Result([], [claim])), {})
 
@@ -93,6 +95,13 @@ def test_the_stronger_evidence_decides(entry, shipped_run, here_run, verdict, wh
     assert (judged.verdict, judged.source) == (verdict, whose)
     ran = [[each.source] for each in found if each.record.result.claims[0].verdict != "not run"]
     assert [sources for sources, _ in judged.findings] == ran, "every source's finding is shown as its own"
+
+
+@pytest.mark.parametrize(("spreads", "whose"), [((0.1, 0.4), "here"), ((0.1, 0.6), "shipped"), ((0.6, 0.6), "here")])
+def test_a_disturbed_measurement_is_weaker(spreads: tuple[float, float], whose: str) -> None:
+    theirs, ours = spreads
+    found = evidence("shipped", "holds", spread=theirs), evidence("here", "does not", spread=ours)
+    assert judge(MEASURES, found)[0].source == whose
 
 
 def test_the_page_says_whose_verdict_it_is() -> None:

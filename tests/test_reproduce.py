@@ -4,9 +4,11 @@ import contextlib
 import errno
 import fcntl
 import functools
+import io
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -21,7 +23,7 @@ from rich.console import Console
 
 import isrlu
 from isrlu_lab import environment, output_folder
-from isrlu_lab.experiments import result_store
+from isrlu_lab.experiments import result_store, terminal
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Column, Experiment, Result, Table
 from isrlu_lab.experiments.overall_progress import OverallProgress
@@ -214,6 +216,24 @@ def test_overall_progress_counts_all_experiments():
     late = Experiment("d", "d", "", "100 s", "1 h", "d")  # its result was there, but is outdated
     with overall.begin(late, full=False):
         assert overall.share(0) == 0.35
+
+
+def test_a_narrow_terminal_shortens_only_the_detail():
+    entry = Experiment("normfree", "", "", "90 s", "1 h", "")
+    written = io.StringIO()
+    overall = OverallProgress([entry], full=False, console=Console(file=written, width=60, force_terminal=True))
+    with overall.begin(entry, full=False) as watch:
+        watch.progress("0/8 runs; " + "detail " * 20, 1, 8)
+    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()).split("\r")[-2]
+    assert last.startswith("1/1 normfree ━") and " s of about 90 s 0/8 " in last
+    assert last.endswith("…\n")
+
+
+def test_a_wide_table_breaks_no_word_of_a_heading():
+    columns = [Column("convolution"), *(Column(f"multiplication{n}", "here") for n in range(12))]
+    written = io.StringIO()
+    terminal.table(Console(file=written, width=80), Table("Wide", columns, [["5x5", *range(12)]]))
+    assert all(column.title in written.getvalue() for column in columns)
 
 
 def test_full_preset_is_a_result_of_its_own(cli: Cli):

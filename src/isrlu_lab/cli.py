@@ -67,7 +67,10 @@ def info() -> None:
 Out = Annotated[Path, typer.Option("--out", help="Folder for results and report.")]
 Data = Annotated[
     str | None,
-    typer.Option("--data", help="Folder with MNIST's IDX files, or data in their format; for normfree a text file."),
+    typer.Option(
+        "--data",
+        help="MNIST's folder, or one with data in its format; for cifar CIFAR-10's folder, for normfree a text file.",
+    ),
 ]
 
 
@@ -129,10 +132,10 @@ def report(
 
 @app.command()
 def data(
-    name: Annotated[str, typer.Argument(help="The data set: mnist or tinyshakespeare.")] = "mnist",
+    name: Annotated[str, typer.Argument(help="The data set: mnist, cifar10 or tinyshakespeare.")] = "mnist",
     folder: Data = None,
 ) -> None:
-    """Find or download the data, check it, and print where it is."""
+    """Find or download a data set (mnist, cifar10, tinyshakespeare), check it, and print where it is."""
     from isrlu_lab.data import data_command
 
     data_command.show(name, folder)

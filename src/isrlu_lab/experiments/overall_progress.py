@@ -4,8 +4,9 @@ import time
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
+from rich.text import Text
 
 from isrlu_lab.experiments.experiment import Experiment
 
@@ -54,6 +55,27 @@ class OverallProgress:
         return duration(time.monotonic() - self._start)
 
 
+class _TimeColumn(ProgressColumn):
+    """The time so far, read when the line is drawn, and the expected time in all."""
+
+    def __init__(self, overall: OverallProgress) -> None:
+        super().__init__(Column(no_wrap=True))
+        self._overall = overall
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{self._overall.elapsed()} of about {self._overall.expected}")
+
+
+class _DetailColumn(ProgressColumn):
+    """What is being done. On a narrow terminal this column alone is shortened."""
+
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=False))
+
+    def render(self, task: Task) -> Text:
+        return Text(task.description, no_wrap=True, overflow="ellipsis")
+
+
 class ExperimentProgress:
     """The progress line, refreshed once a second so as not to disturb a measurement."""
 
@@ -61,14 +83,15 @@ class ExperimentProgress:
         self._overall, self._counted, self._seconds = overall, counted, seconds
         columns = (
             TextColumn("[bold]{task.fields[counted]}[/]"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[elapsed]} of about {task.fields[expected]}  {task.description}"),
+            BarColumn(bar_width=16),
+            _TimeColumn(overall),
+            _DetailColumn(),
         )
         self._bar = Progress(*columns, console=console, refresh_per_second=1, transient=True)
 
     def __enter__(self) -> "ExperimentProgress":
         self._bar.start()
-        self._task = self._bar.add_task("", total=1.0, counted=self._counted, elapsed="0 s", expected="")
+        self._task = self._bar.add_task("", total=1.0, counted=self._counted)
         self.progress("")
         if not self._bar.console.is_terminal:
             text = f"{self._counted}: about {duration(self._seconds)}"
@@ -77,13 +100,7 @@ class ExperimentProgress:
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         running = self._seconds * min(done / total, 1.0) if done is not None and total else 0.0
-        self._bar.update(
-            self._task,
-            description=escape(text),
-            completed=self._overall.share(running),
-            elapsed=self._overall.elapsed(),
-            expected=self._overall.expected,
-        )
+        self._bar.update(self._task, description=text, completed=self._overall.share(running))
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()

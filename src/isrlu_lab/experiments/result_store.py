@@ -58,6 +58,7 @@ class _Environment(TypedDict):
     command: str
     seeds: NotRequired[list[int]]
     clock_ghz: NotRequired[float]
+    largest_spread: NotRequired[float]
     threads_used: NotRequired[int]
     runs: NotRequired[_Runs]
 

@@ -46,6 +46,7 @@ def run(context: Context) -> Result:
         seeds=[0],
         environment={
             "clock_ghz": cycle_timer.clock_ghz(samples),
+            "largest_spread": cycle_timer.largest_spread(samples),
             "threads_used": 1,
             **({"mkl": mkl.version()} if errors else {}),
         },

@@ -5,6 +5,7 @@ from typing import Literal
 from rich import box
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table as RichTable
 
 from isrlu_lab.experiments.experiment import Claim, Experiment, Result, Table
@@ -22,23 +23,28 @@ def table(console: Console, shown: Table) -> None:
     for column in shown.columns:
         whose = f"\n{column.kind}" if column.kind in ("paper", "here", "spread") else ""
         justify: Literal["left", "right"] = "left" if column.kind in ("label", "verdict") else "right"
-        grid.add_column(escape(column.title) + whose, style=STYLE[column.kind], justify=justify, overflow="fold")
+        width = max(map(len, f"{column.title}{whose}".split()), default=1)  # no word is broken
+        grid.add_column(
+            escape(column.title) + whose, style=STYLE[column.kind], justify=justify, overflow="fold", min_width=width
+        )
     for row in shown.rows:
         cells = (
             _verdict(cell) if column.kind == "verdict" and cell else escape(column.text(cell))
             for column, cell in zip(shown.columns, row, strict=True)
         )
         grid.add_row(*cells)
-    wide(console).print(grid)
+    unlimited = console.options.update(width=10_000)
+    wide(console, Measurement.get(console, unlimited, grid).minimum).print(grid)
 
 
-def wide(console: Console) -> Console:
-    """A console with the same settings that is at least `WIDTH` characters wide."""
-    if console.width >= WIDTH:
+def wide(console: Console, least: int = 0) -> Console:
+    """A console with the same settings that is at least `WIDTH` and `least` characters wide."""
+    width = max(WIDTH, least)
+    if console.width >= width:
         return console
     return Console(
         file=console.file,
-        width=WIDTH,
+        width=width,
         force_terminal=console.is_terminal,
         no_color=console.no_color,
         quiet=console.quiet,

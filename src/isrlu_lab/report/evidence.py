@@ -2,7 +2,7 @@
 
 A claim's verdict is that of the stronger evidence. A verdict (holds, does not) is stronger than undecided, and that is
 stronger than not run. Of two training results, the one with more seeds is stronger, then the full preset. Of two
-measurements, the one of this machine is stronger.
+measurements, the one of this machine is stronger, unless other work disturbed it.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from typing import Literal
 
 from isrlu_lab.experiments.experiment import Claim, Experiment, Verdict
 from isrlu_lab.experiments.result_store import Record
+from isrlu_lab.measure.cycle_timer import UNRELIABLE_SPREAD
 
 Source = Literal["shipped", "here"]
 _RANK = {"not run": 0, "undecided": 1, "does not": 2, "holds": 2}
@@ -38,7 +39,10 @@ class Evidence:
 
     def strength(self, trains: bool) -> tuple[int, ...]:
         here = self.source == "here"
-        return (self.seeds, self.record.preset == "full", here) if trains else (here,)
+        if trains:
+            return (self.seeds, self.record.preset == "full", here)
+        reliable = self.record.environment.get("largest_spread", 0.0) < UNRELIABLE_SPREAD
+        return (reliable, here)
 
 
 @dataclass(frozen=True)

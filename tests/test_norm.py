@@ -11,7 +11,7 @@ from torch import Tensor
 
 from isrlu import _core
 from isrlu.testing import DTYPES, check_norm, load_norm
-from isrlu.torch import _norm, _norm_formula, dyisru
+from isrlu.torch import _norm, _norm_formula, _norm_ops, dyisru
 
 INF, NAN = float("inf"), float("nan")
 
@@ -29,11 +29,18 @@ def gradients(function, x: Tensor, given: list[Tensor], grad: Tensor) -> list[Te
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ["torch", "torch formula", "torch.compile"])
-def test_vectors(name: str, dtype: str) -> None:
-    functions = {"torch": dyisru, "torch formula": _norm_formula.value, "torch.compile": _norm_formula.traced}
+@pytest.mark.parametrize(
+    "name, function",
+    [
+        ("torch", dyisru),
+        ("torch", _norm_ops.traced),
+        ("torch formula", _norm_formula.value),
+        ("torch.compile", _norm_formula.traced),
+    ],
+)
+def test_vectors(name: str, function, dtype: str) -> None:
     vectors = load_norm(dtype)
-    check_norm(vectors, name, **by_torch(functions[name], vectors))
+    check_norm(vectors, name, **by_torch(function, vectors))
 
 
 @pytest.mark.slow
@@ -205,18 +212,6 @@ def test_traced_gradients_are_the_formulas() -> None:
     for found, expected in zip(
         gradients(_norm_formula.traced, x, given, x), gradients(_norm_formula.value, x, given, x), strict=True
     ):
-        torch.testing.assert_close(found, expected)
-
-
-@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # these three are PyTorch's own, in tracing
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-@pytest.mark.slow
-def test_compiled() -> None:
-    x, given = torch.randn(6, 8), parameters()
-    compiled = torch.compile(dyisru, fullgraph=True)
-    torch.testing.assert_close(compiled(x, *given), dyisru(x, *given))
-    for found, expected in zip(gradients(compiled, x, given, x), gradients(dyisru, x, given, x), strict=True):
         torch.testing.assert_close(found, expected)
 
 

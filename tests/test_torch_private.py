@@ -1,5 +1,6 @@
 """The private names of PyTorch that isrlu.torch uses: each is there today, and can be missing."""
 
+import importlib
 import subprocess
 import sys
 
@@ -58,6 +59,7 @@ def test_names_are_there() -> None:
     assert all(hasattr(torch.autograd.Function, name) for name in _private.OF_CONTEXTS)
     assert hasattr(torch.autograd.Function._backward_cls, "apply")
     assert _private.find("_C._functorch.get_dynamic_layer_stack_depth") is not None
+    assert hasattr(importlib.import_module("torch.fx.experimental.symbolic_shapes"), "guard_or_false")
     assert _private.quick_apply(torch.autograd.Function) is not torch.autograd.Function.apply
     assert not _private.is_transformed()
     assert _private.find("_C.no_such_name.at_all") is None
@@ -152,3 +154,9 @@ def test_nodes_of_the_autograd_function_are_applied_by_c() -> None:
     torch.testing.assert_close(*(found[0].detach() for found in (by_kernel, differentiable)))
     with pytest.raises(TypeError, match="one gradient"):
         node.apply()
+
+
+def test_a_condition_on_sizes_without_the_private_name(monkeypatch) -> None:
+    monkeypatch.setattr(_private, "find", lambda path: None)
+    assert _private.is_known(torch.ones(3).numel() >= 3) is True
+    assert _private.is_known(torch.ones(3).numel() >= 4) is False

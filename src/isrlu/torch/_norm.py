@@ -3,7 +3,6 @@
 Plain CPU tensors use the C++ kernels, all other tensors the formula in torch ops. core/python/torch_norm.cpp decides.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +12,8 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import handle_torch_function
 
 from isrlu import _core
-from isrlu.torch import _norm_formula, _private
-from isrlu.torch._functional import _check_input, _is_compiling, _is_exporting_to_onnx, _is_foreign
+from isrlu.torch import _norm_formula, _norm_ops, _private
+from isrlu.torch._functional import LARGEST, _check_input, _is_compiling, _is_exporting_to_onnx, _is_foreign
 
 Number = float | Tensor
 _by_kernel = _core.norm_forward
@@ -71,25 +70,11 @@ class Norm(torch.autograd.Function):
         x, *parameters = [n if t is None else t for t, n in zip(ctx.saved_tensors, ctx.numbers, strict=True)]
         grads = _core.norm_backward(x, grad, *parameters)
         if grads is None:
-            grads = _by_formula(x, parameters, grad)
+            grads = _norm_formula.gradients(x, parameters, grad)
         return *grads, None
 
 
 _with_gradient = _private.quick_apply(Norm)
-
-
-def _by_formula(x: Tensor, parameters: list[Any], grad: Tensor) -> list[Tensor | None]:
-    """The gradients by the formula. They are differentiable if grad mode is enabled (create_graph)."""
-    create_graph = torch.is_grad_enabled()
-    with torch.enable_grad():
-        given = [
-            each.detach().requires_grad_() if isinstance(each, Tensor) and not each.requires_grad else each
-            for each in (x, *parameters)
-        ]
-        y = _norm_formula.value(*given)
-        inputs = [each for each in given if isinstance(each, Tensor)]
-        found = iter(torch.autograd.grad(y, inputs, grad, create_graph=create_graph))
-    return [next(found) if isinstance(each, Tensor) else None for each in given]
 
 
 def _general(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number) -> Tensor:
@@ -100,7 +85,8 @@ def _general(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Numbe
     _check_scale(x, weight, bias)
     alpha, shift = _check_number("alpha", alpha, x), _check_number("shift", shift, x)
     if _is_compiling():
-        return _norm_formula.traced(x, weight, bias, alpha, shift)
+        compiled = _norm_ops if _norm_ops.can_take(x) else _norm_formula
+        return compiled.traced(x, weight, bias, alpha, shift)
     if _is_exporting_to_onnx():
         return _norm_formula.exported(x, weight, bias, alpha, shift)
     return _norm_formula.value(x, weight, bias, alpha, shift)
@@ -133,7 +119,7 @@ def _check_number(name: str, given: Number, x: Tensor) -> Number:
         return given
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         raise TypeError(f"{name} must be a number or a tensor with one value, got {type(given).__name__}")
-    if not math.isfinite(given):
+    if not -LARGEST <= given <= LARGEST:  # Dynamo can't trace math.isfinite of a number that changes
         raise ValueError(f"{name} must be finite, got {given}")
     return float(given)
 

@@ -4,6 +4,7 @@ x is limited to the finite numbers of its dtype. Where x is infinite, the deriva
 0 * inf = NaN, and so would u for alpha = 0.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,19 @@ def value(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, 
     """The function, differentiable to any order."""
     wide = finite(_formula.compute(x))
     return scale(_formula.isru(_like(alpha, wide) * wide + _like(shift, wide), 1.0), weight, bias).to(x.dtype)
+
+
+def gradients(x: Tensor, parameters: Sequence[Any], grad: Tensor) -> list[Tensor | None]:
+    """The gradients of x and of the parameters, None for numbers. Differentiable if grad mode is enabled."""
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        given = [
+            each.detach().requires_grad_() if isinstance(each, Tensor) and not each.requires_grad else each
+            for each in (x, *parameters)
+        ]
+        inputs = [each for each in given if isinstance(each, Tensor)]
+        found = iter(torch.autograd.grad(value(*given), inputs, grad, create_graph=create_graph))
+    return [next(found) if isinstance(each, Tensor) else None for each in given]
 
 
 def traced(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number) -> Tensor:

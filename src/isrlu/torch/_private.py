@@ -115,6 +115,12 @@ def shorten(
     return True
 
 
+def is_known(condition: Any) -> bool:
+    """Whether a condition on sizes holds, asked under torch.compile. False for a size that depends on data."""
+    ask = find("fx.experimental.symbolic_shapes.guard_or_false") or bool
+    return ask(condition)
+
+
 def constant_result(function: Callable[..., Any]) -> Callable[..., Any]:
     """torch.compiler.assume_constant_result, which would import the compiler, and with it Triton: seconds."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import results_command
 from isrlu_lab.output_folder import OutputFolder
 from isrlu_lab.training import kinds
-from isrlu_lab.training.checkpoint import save_checkpoint
+from isrlu_lab.training.checkpoint import Checkpoint
 from isrlu_lab.training.grid import make_engine, run_grid
 from isrlu_lab.training.kinds import load_spec
 from isrlu_lab.training.mnist.mnist_spec import MnistSpec
@@ -36,7 +36,7 @@ def test_grid_checkpoint_store_and_commands(folder: OutputFolder, capsys: pytest
     network = torch.nn.Linear(1, 1)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
     path = checkpoint_path(folder.checkpoints, half)
-    save_checkpoint(path, half, network, optimiser, 2, 2, History([1.0, 0.5]))
+    Checkpoint(path, half, network, optimiser).save(2, 2, History([1.0, 0.5]))
     with RunStore(folder) as store:
         runs = run_grid(specs(), store, make_engine("local", "digits", folder.checkpoints, workers=1))
     assert [runs[spec.hash].status for spec in specs()] == ["done"] * 3

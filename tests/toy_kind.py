@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from isrlu_lab.training.checkpoint import load_checkpoint, save_checkpoint
+from isrlu_lab.training.checkpoint import Checkpoint
 from isrlu_lab.training.run_spec import Number, RunSpec
 
 LINE = "toy_kind:ToySpec"  # in the registry
@@ -47,16 +47,14 @@ class History:
 def train(spec: ToySpec, tensors: object, *, checkpoint: Path | None = None, watch: Any = None) -> History:
     network = torch.nn.Linear(1, 1)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
-    history, lap = History(), 0
-    if checkpoint and checkpoint.exists():
-        lap, _, history = load_checkpoint(checkpoint, spec, network, optimiser, History)
-        history.resumed = lap
+    kept = Checkpoint(checkpoint, spec, network, optimiser)
+    lap, _, history = kept.load(History())
+    history.resumed = lap
     while lap < spec.laps:
         lap += 1
         history.error.append(1.0 / lap)
         watch(history, 1.0)
-        if checkpoint:
-            save_checkpoint(checkpoint, spec, network, optimiser, lap, lap, history)
+        kept.save(lap, lap, history)
     return history
 
 

@@ -1,30 +1,16 @@
 // DyISRU on every instruction set: values and gradients against long double, for row sizes around the number of lanes,
 // on any number of threads.
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <thread>
 
-#include "activation/threaded.hpp"
 #include "norm/norm_layer.hpp"
 #include "tests/reference.hpp"
+#include "tests/threads.hpp"
 
 namespace isrlu::testing {
 namespace {
 
 constexpr Type types[] = {Type::float32, Type::float64, Type::float16, Type::bfloat16};
-
-int thread_count = 1;
-std::int32_t on_threads(std::int64_t begin, std::int64_t end, std::int64_t grain_size,
-                        void (*f)(std::int64_t, std::int64_t, void*), void* context)
-{
-    const std::int64_t piece = std::max(grain_size, (end - begin + thread_count - 1) / thread_count);
-    std::vector<std::thread> pool;
-    for (std::int64_t from = begin; from < end; from += piece)
-        pool.emplace_back(f, from, std::min(end, from + piece), context);
-    for (std::thread& each : pool) each.join();
-    return 0;
-}
 
 struct Layer {
     Type type;
@@ -64,11 +50,9 @@ struct Outcome {
           bias(t.channels),
           sums{weight.data(), bias.data(), 0, 0}
     {
-        thread_count = threads;
-        set_parallel_for(threads ? on_threads : nullptr);
+        const Threads scope(threads);
         norm_forward(t.on(k), t.x.at(), y.at());
         norm_backward(t.on(k), t.x.at(), t.grad.at(), grad_x.at(), sums);
-        set_parallel_for(nullptr);
     }
 };
 

@@ -1,16 +1,14 @@
 // Recurrent layers, forward and backward: every instruction set against the scalar build, for hidden sizes around the
 // number of lanes.
-#include <algorithm>
 #include <cmath>
-#include <thread>
 #include <vector>
 
-#include "activation/threaded.hpp"
 #include "isa/dispatch.hpp"
 #include "recurrent/layer.hpp"
 #include "recurrent/run_layer.hpp"
 #include "tests/check.hpp"
 #include "tests/numbers.hpp"
+#include "tests/threads.hpp"
 
 namespace isrlu::testing {
 namespace {
@@ -98,18 +96,6 @@ template <class T> void compare(const Kernels& set, int type, double tolerance)
 
 namespace {
 
-std::int32_t on_two_threads(std::int64_t begin, std::int64_t end, std::int64_t grain,
-                            void (*f)(std::int64_t, std::int64_t, void*), void* context)
-{
-    const std::int64_t half = std::max(grain, (end - begin + 1) / 2);
-    std::thread second([=] {
-        if (begin + half < end) f(begin + half, end, context);
-    });
-    f(begin, std::min(begin + half, end), context);
-    second.join();
-    return 0;
-}
-
 // Outputs, last states and all gradients by run_forward and run_gradients, concatenated.
 template <class T> std::vector<T> whole_layer(const LayerKind& kind, std::size_t n, std::size_t hidden, bool packed)
 {
@@ -152,9 +138,8 @@ TEST(two_threads_change_nothing)
                 for (const bool packed : {false, true}) {
                     const LayerKind kind = layer_kind(kernels, cell, Gates::isru, Type::float32);
                     const auto alone = whole_layer<float>(kind, n, hidden, packed);
-                    set_parallel_for(on_two_threads);
+                    const Threads scope(2);
                     const auto together = whole_layer<float>(kind, n, hidden, packed);
-                    set_parallel_for(nullptr);
                     CHECK(alone == together, cell_names[int(cell)], " hidden ", hidden, " rows ", n);
                 }
 }

@@ -3,40 +3,19 @@
 #include <cmath>
 #include <cstdlib>
 #include <stdexcept>
-#include <thread>
 
 #include "activation/threaded.hpp"
 #include "isa/dispatch.hpp"
 #include "tests/reference.hpp"
+#include "tests/threads.hpp"
 
 namespace isrlu::testing {
 namespace {
 
-int thread_count = 1;
-int calls = 0;  // of parallel_for
-
-// A stand-in for libtorch's torch_parallel_for.
-std::int32_t on_threads(std::int64_t begin, std::int64_t end, std::int64_t grain_size,
-                        void (*f)(std::int64_t, std::int64_t, void*), void* context)
-{
-    ++calls;
-    const std::int64_t piece = std::max(grain_size, (end - begin + thread_count - 1) / thread_count);
-    std::vector<std::thread> pool;
-    for (std::int64_t from = begin; from < end; from += piece)
-        pool.emplace_back(f, from, std::min(end, from + piece), context);
-    for (std::thread& each : pool) each.join();
-    return 0;
-}
 std::int32_t fails(std::int64_t, std::int64_t, std::int64_t, void (*)(std::int64_t, std::int64_t, void*), void*)
 {
     return 1;
 }
-
-// Sets the number of threads for one scope. 0: no parallel_for.
-struct Threads {
-    explicit Threads(int n) { thread_count = n, set_parallel_for(n ? on_threads : nullptr); }
-    ~Threads() { set_parallel_for(nullptr); }
-};
 
 struct Tensor {
     Type type;
@@ -133,7 +112,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 TEST(channels_in_every_layout_and_on_any_number_of_threads)
 {
     constexpr std::size_t elements = 40000;  // enough for two threads
-    const int before = calls;
+    const int before = Threads::calls;
     for (const std::size_t channels : {1, 3, 64, 5000})
         for (const std::size_t inner : {1, 2, 63, 64, 1000}) {
             const std::size_t outer = std::max<std::size_t>(1, elements / (channels * inner));
@@ -144,7 +123,7 @@ TEST(channels_in_every_layout_and_on_any_number_of_threads)
     check_tensor(kernels, {Type::float64, 1, 500, 1000});
     check_tensor(kernels, {Type::bfloat16, 1, 64, 1000});
     check_tensor(kernels, {Type::float32, 1, 1, 100001});
-    CHECK(calls > before, "parallel_for was never called");
+    CHECK(Threads::calls > before, "parallel_for was never called");
 }
 
 TEST(one_alpha_on_any_number_of_threads)

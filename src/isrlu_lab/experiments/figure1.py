@@ -35,22 +35,24 @@ NOTE = (
 )
 
 
-def _panel(title: str, label: str) -> tuple[MplFigure, Axes]:
-    made, axes = figure_style.panel(title, "x", label)
-    axes.set_xlim(LEFT[0], RIGHT[-1])
+def _draw(title: str, y: str, which: str, limits: tuple[float, float], jumps: str = "") -> tuple[MplFigure, Axes]:
+    """All curves ("value") or their derivatives ("first", "second"); one that `jumps` at 0 is drawn in two halves."""
+    made, axes = figure_style.panel(title, "x", y)
+    for curve in curves.FIGURE1:
+        if function := getattr(curve, which):
+            parts = [np.append(LEFT, -1e-12), RIGHT] if curve.label == jumps else [np.concatenate([LEFT, RIGHT])]
+            for count, x in enumerate(parts):
+                label = curve.label if count == 0 else None
+                axes.plot(x, function(x), label=label, **figure_style.LINES[curve.line])
+    axes.set(xlim=(LEFT[0], RIGHT[-1]), ylim=limits)
+    figure_style.legend(axes, loc="upper left")
     return made, axes
 
 
 def _functions(context: Context) -> Figure:
-    made, axes = _panel("Activation functions", "f(x)")
-    x = np.concatenate([LEFT, RIGHT])
-    for curve in curves.FIGURE1:
-        axes.plot(x, curve.value(x), label=curve.label, **figure_style.LINES[curve.line])
-    axes.set_ylim(-1.25, 2.5)
-    figure_style.legend(axes, loc="upper left")
     return context.figure(
         "functions",
-        made,
+        _draw("Activation functions", "f(x)", "value", (-1.25, 2.5))[0],
         caption="Figure 1, left: ISRLU (α = 1 and α = 3), ELU and ReLU.",
         alt="Four curves that are the identity right of 0. Left of 0, ISRLU with alpha 1 and ELU fall towards -1, "
         "ISRLU with alpha 3 towards -0.577, and ReLU is 0.",
@@ -58,30 +60,20 @@ def _functions(context: Context) -> Figure:
 
 
 def _first(context: Context) -> Figure:
-    made, axes = _panel("First derivatives", "f′(x)")
-    for curve in curves.FIGURE1:
-        _plot(axes, curve.first, curve.label, curve.line, joined=curve.label != "ReLU")
-    axes.set_ylim(-0.08, 1.15)
-    figure_style.legend(axes, loc="upper left")
     return context.figure(
         "first-derivatives",
-        made,
+        _draw("First derivatives", "f′(x)", "first", (-0.08, 1.15), jumps="ReLU")[0],
         caption="Figure 1, right: their first derivatives. ISRLU's and ELU's are continuous; ReLU's jumps at 0.",
         alt="First derivatives: all are 1 right of 0; left of 0 ISRLU's and ELU's fall smoothly to 0, ReLU's is 0.",
     )
 
 
 def _second(context: Context) -> Figure:
-    made, axes = _panel("Second derivatives", "f″(x)")
-    for curve in curves.FIGURE1:
-        if curve.second is not None:
-            _plot(axes, curve.second, curve.label, curve.line, joined=curve.label != "ELU")
+    made, axes = _draw("Second derivatives", "f″(x)", "second", (-0.1, 1.65), jumps="ELU")
     colour = figure_style.LINES["green"]["color"]
     axes.plot([0], [1], "o", color=colour, markerfacecolor="white", markersize=6, zorder=5)
     axes.plot([0], [0], "o", color=colour, markersize=6, zorder=5)
     axes.annotate("ELU jumps\nfrom 1 to 0", (0, 1), (0.35, 1.05), va="center", fontsize=9.5, color=figure_style.INK)
-    axes.set_ylim(-0.1, 1.65)
-    figure_style.legend(axes, loc="upper left")
     return context.figure(
         "second-derivatives",
         made,
@@ -92,7 +84,7 @@ def _second(context: Context) -> Figure:
 
 
 def _family(context: Context) -> Figure:
-    made, axes = _panel("The α family, from linear to ReLU", "f(x)")
+    made, axes = figure_style.panel("The α family, from linear to ReLU", "x", "f(x)")
     x = np.concatenate([LEFT, RIGHT])
     for place, alpha in enumerate(FAMILY):
         share = place / (len(FAMILY) - 1)
@@ -125,13 +117,6 @@ def _x_at_level(alpha: float, level: float) -> float:
     """The x < 0 with ISRLU(x) = `level`: level / sqrt(1 - alpha level^2), or -inf if ISRLU stays above `level`."""
     rest = 1 - alpha * level * level
     return level / rest**0.5 if rest > 0 else -np.inf
-
-
-def _plot(axes: Axes, function: curves.Callable, label: str, line: str, *, joined: bool) -> None:
-    """Draw a curve. If it jumps at 0 (not `joined`), draw two halves without a vertical line between them."""
-    parts = [np.concatenate([LEFT, RIGHT])] if joined else [np.append(LEFT, -1e-12), RIGHT]
-    for count, x in enumerate(parts):
-        axes.plot(x, function(x), label=label if count == 0 else None, **figure_style.LINES[line])
 
 
 def _step_at_zero(first: curves.Callable, h: float = 1e-6) -> tuple[float, float]:

@@ -1,7 +1,6 @@
 """Figure 2: ISRU and tanh. Beyond the paper: isru_sigmoid and the sigmoid, and the differences of both pairs."""
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
 
 from isrlu_lab.experiments import curves, figure_style
@@ -14,7 +13,7 @@ X = np.linspace(-8, 8, 1601)
 def run(context: Context) -> Result:
     """Draw ISRU with tanh and isru_sigmoid with the sigmoid, and measure their differences."""
     context.progress("drawing", 0, 3)
-    figures = [_tanh(context), _sigmoid(context), _difference(context)]
+    figures = _figures(context)
     pairs: dict[str, tuple[curves.Callable, curves.Callable]] = {
         "ISRU and tanh": (curves.isru, np.tanh),
         "isru_sigmoid and sigmoid": (curves.isru_sigmoid, curves.sigmoid),
@@ -53,52 +52,36 @@ def _differences(f: curves.Callable, g: curves.Callable) -> list[float]:
     return [float(difference[worst]), float(abs(X[worst])), float(difference.mean())]
 
 
-def _panel(title: str, label: str) -> tuple[MplFigure, Axes]:
-    made, axes = figure_style.panel(title, "x", label)
-    axes.set_xlim(X[0], X[-1])
-    return made, axes
+def _figures(context: Context) -> list[Figure]:
+    isru, tanh, isru_sigmoid, sigmoid = curves.isru(X), np.tanh(X), curves.isru_sigmoid(X), curves.sigmoid(X)
+    apart = {"ISRU - tanh": isru - tanh, "isru_sigmoid - sigmoid": isru_sigmoid - sigmoid}
+    return [
+        context.figure(
+            "isru-tanh",
+            _draw("ISRU and tanh", "f(x)", {"ISRU, α = 1": isru, "tanh": tanh}),
+            caption="Figure 2: ISRU (α = 1) and tanh.",
+            alt="Two S-shaped curves from -1 to 1 with the same slope at 0; tanh reaches its limits sooner.",
+        ),
+        context.figure(
+            "isru-sigmoid",
+            _draw("isru_sigmoid and the sigmoid", "f(x)", {"isru_sigmoid": isru_sigmoid, "sigmoid": sigmoid}),
+            caption="Beyond the paper: (1 + ISRU(x/2))/2, ISRU shifted and scaled, and the logistic sigmoid.",
+            alt="Two S-shaped curves from 0 to 1 with slope one quarter at 0; the sigmoid reaches its limits sooner.",
+        ),
+        context.figure(
+            "differences",
+            _draw("Differences", "difference", apart, limits=(-0.16, 0.16)),
+            caption="Beyond the paper: the differences of the two pairs.",
+            alt="The difference of ISRU and tanh stays within 0.08 either way, that of the sigmoids within 0.04.",
+        ),
+    ]
 
 
-def _tanh(context: Context) -> Figure:
-    made, axes = _panel("ISRU and tanh", "f(x)")
-    axes.plot(X, curves.isru(X), label="ISRU, α = 1", **figure_style.LINES["blue"])
-    axes.plot(X, np.tanh(X), label="tanh", **figure_style.LINES["vermillion"])
+def _draw(title: str, y: str, lines: dict[str, curves.Array], limits: tuple[float, float] | None = None) -> MplFigure:
+    """Two lines over X, with their labels."""
+    made, axes = figure_style.panel(title, "x", y)
+    for (label, values), colour in zip(lines.items(), ("blue", "vermillion"), strict=True):
+        axes.plot(X, values, label=label, **figure_style.LINES[colour])
+    axes.set(xlim=(X[0], X[-1]), ylim=limits)
     figure_style.legend(axes, loc="upper left")
-    return context.figure(
-        "isru-tanh",
-        made,
-        caption="Figure 2: ISRU (α = 1) and tanh.",
-        alt="Two S-shaped curves from -1 to 1 with the same slope at 0; tanh reaches its limits sooner.",
-    )
-
-
-def _sigmoid(context: Context) -> Figure:
-    made, axes = _panel("isru_sigmoid and the sigmoid", "f(x)")
-    axes.plot(X, curves.isru_sigmoid(X), label="isru_sigmoid", **figure_style.LINES["blue"])
-    axes.plot(X, curves.sigmoid(X), label="sigmoid", **figure_style.LINES["vermillion"])
-    figure_style.legend(axes, loc="upper left")
-    return context.figure(
-        "isru-sigmoid",
-        made,
-        caption="Beyond the paper: (1 + ISRU(x/2))/2, ISRU shifted and scaled, and the logistic sigmoid.",
-        alt="Two S-shaped curves from 0 to 1 with slope one quarter at 0; the sigmoid reaches its limits sooner.",
-    )
-
-
-def _difference(context: Context) -> Figure:
-    made, axes = _panel("Differences", "difference")
-    axes.plot(X, curves.isru(X) - np.tanh(X), label="ISRU - tanh", **figure_style.LINES["blue"])
-    axes.plot(
-        X,
-        curves.isru_sigmoid(X) - curves.sigmoid(X),
-        label="isru_sigmoid - sigmoid",
-        **figure_style.LINES["vermillion"],
-    )
-    axes.set_ylim(-0.16, 0.16)
-    figure_style.legend(axes, loc="upper left")
-    return context.figure(
-        "differences",
-        made,
-        caption="Beyond the paper: the differences of the two pairs.",
-        alt="The difference of ISRU and tanh stays within 0.08 either way, that of the sigmoids within 0.04.",
-    )
+    return made

@@ -14,7 +14,7 @@ from isrlu._checks import METHODS
 from isrlu.testing import derivative, reference, ulp_error
 from isrlu_lab.environment import threads
 from isrlu_lab.measure.measurement import Measurement
-from isrlu_lab.measure.printer import Column, Layout
+from isrlu_lab.measure.printer import Column, Layout, label_columns
 
 ALPHAS = (1.0, 3.0, 0.1)
 INFINITY_BITS = 0x7F80_0000
@@ -28,7 +28,7 @@ ERRORS = (
 )
 LAYOUT = Layout(
     title=lambda m: f"{m.dtype}, alpha {m.alpha:g}",
-    labels=[Column("", lambda m: m.simd), Column("", lambda m: m.method), Column("", lambda m: m.quantity)],
+    labels=label_columns("simd", "method", "quantity"),
     figures=[*ERRORS, Column("inputs", lambda m: f"{m.inputs:,}")],
     markdown=Layout(  # the table of docs/accuracy.md
         title=lambda m: "",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from isrlu import testing
 from isrlu_lab.measure.kernel_bench import ends
 from isrlu_lab.measure.measurement import Measurement, seconds_figures
-from isrlu_lab.measure.printer import Column, Layout
+from isrlu_lab.measure.printer import OF_RELU, SPREAD, Column, Layout, label_columns, ratio_column
 from isrlu_lab.measure.timer import measure
 
 SIZES = (1_000, 16_000, 256_000, 4_000_000, 16_000_000)
@@ -36,13 +36,8 @@ def _size(m: Measurement) -> str:
 
 LAYOUT = Layout(
     title=lambda m: f"{m.framework}, {_size(m)}, {m.direction}",
-    labels=[Column("", lambda m: m.contender)],
-    figures=[
-        Column("us", lambda m: f"{m.seconds * 1e6:,.1f}"),
-        Column("of ReLU", lambda m: f"{m.of_relu:.2f}x"),
-        Column("of ELU", lambda m: f"{m.of_elu:.2f}x"),
-        Column("spread", lambda m: f"{m.spread:.1%}"),
-    ],
+    labels=label_columns("contender"),
+    figures=[Column("us", lambda m: f"{m.seconds * 1e6:,.1f}"), OF_RELU, ratio_column("of ELU", "of_elu"), SPREAD],
 )
 
 

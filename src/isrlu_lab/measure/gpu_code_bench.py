@@ -18,7 +18,7 @@ from isrlu.signal import SISRLU_ALPHA
 from isrlu.torch import _formula, _triton, _triton_kernels, _triton_norm_kernels
 from isrlu_lab.measure import gpu_rival_kernels
 from isrlu_lab.measure.measurement import Measurement
-from isrlu_lab.measure.printer import Column, Layout, Tables
+from isrlu_lab.measure.printer import Column, Layout, Tables, label_columns
 
 TARGETS = {"sm_80": ("cuda", 80, 32), "sm_90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
 DTYPES = {"float32": ("fp32", 4), "float16": ("fp16", 2), "bfloat16": ("bf16", 2), "float64": ("fp64", 8)}
@@ -30,7 +30,7 @@ WAVES_PER_SIMD, REGISTERS_PER_LANE = 8, 512  # gfx942
 
 LAYOUT = Layout(
     title=lambda m: f"{m.target}, {m.dtype}, {m.direction}",
-    labels=[Column("", lambda m: m.contender)],
+    labels=label_columns("contender"),
     figures=[
         Column("128-bit loads", lambda m: f"{m.loads:g}"),
         Column("128-bit stores", lambda m: f"{m.stores:g}"),

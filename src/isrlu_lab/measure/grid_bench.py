@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from isrlu_lab import data, environment
 from isrlu_lab.errors import print_error
 from isrlu_lab.measure.measurement import Measurement
-from isrlu_lab.measure.printer import Column, Layout, Tables
+from isrlu_lab.measure.printer import Column, Layout, Tables, label_columns, ratio_column
 from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.local_engine import LocalEngine
 from isrlu_lab.training.mnist import networks
@@ -28,11 +28,11 @@ from isrlu_lab.training.mnist.train_mnist import learning_rate
 
 LAYOUT = Layout(
     title=lambda m: f"images per second, architecture {m.architecture}",
-    labels=[Column("", lambda m: m.contender)],
+    labels=label_columns("contender"),
     figures=[
         Column("images/s in each round", lambda m: ", ".join(f"{rate:,.0f}" for rate in m.rates)),
         Column("median", lambda m: f"{m.images_per_second:,.0f}"),
-        Column("grid's throughput", lambda m: f"{m.grid_speedup:.2f}x"),
+        ratio_column("grid's throughput", "grid_speedup"),
     ],
 )
 

@@ -13,7 +13,7 @@ from isrlu._checks import METHODS
 from isrlu.testing import FUNCTIONS, check, derivative, expect, reference, root_error
 from isrlu_lab.measure import cycle_timer
 from isrlu_lab.measure.measurement import Measurement, ns_figures
-from isrlu_lab.measure.printer import Column, Layout, Tables
+from isrlu_lab.measure.printer import OF_RELU, SPREAD, Column, Layout, Tables, label_columns
 from isrlu_lab.measure.timer import Sample
 
 SIZES = (4096, 65_536, 1_048_576, 16_777_216)  # float32 in first-level cache, second-level, third-level, memory
@@ -52,16 +52,16 @@ BACKWARD = (
 
 LAYOUT = Layout(
     title=lambda m: f"{m.simd}, {m.size:,} elements, {m.direction}",
-    labels=[Column("", lambda m: m.contender)],
+    labels=label_columns("contender"),
     figures=[
         Column("ns/element", lambda m: f"{m.ns:.3f}"),
         Column("cycles/element", lambda m: f"{m.cycles:.2f}"),
-        Column("of ReLU", lambda m: f"{m.of_relu:.2f}x"),
-        Column("spread", lambda m: f"{m.spread:.1%}"),
+        OF_RELU,
+        SPREAD,
     ],
     markdown=Layout(  # the tables of docs/kernels.md
         title=lambda m: m.direction.capitalize(),
-        labels=[Column("", lambda m: m.contender), Column("", lambda m: m.simd)],
+        labels=label_columns("contender", "simd"),
         figures=[Column("{:,}", lambda m: f"{m.ns:.3f} ns, {m.cycles:.2f} cycles, {m.of_relu:.2f}x")],
         across=lambda m: m.size,
     ),

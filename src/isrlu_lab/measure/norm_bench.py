@@ -11,7 +11,7 @@ from isrlu import testing
 from isrlu.torch import dyisru
 from isrlu_lab.measure.heap import keep_freed_memory
 from isrlu_lab.measure.measurement import Measurement, seconds_figures
-from isrlu_lab.measure.printer import Column, Layout, Tables
+from isrlu_lab.measure.printer import SPREAD, US_PER_CALL, Layout, Tables, label_columns, ratio_column
 from isrlu_lab.measure.timer import measure
 from isrlu_lab.measure.torch_bench import using_threads
 
@@ -51,12 +51,12 @@ EAGER = ("layer_norm", "rms_norm", "dyisru")  # DyT, Derf and the compiler take 
 
 LAYOUT = Layout(
     title=lambda m: f"threads: {m.threads}, {m.dtype}, {m.shape}, {m.direction}",
-    labels=[Column("", lambda m: m.contender)],
+    labels=label_columns("contender"),
     figures=[
-        Column("us/call", lambda m: f"{m.seconds * 1e6:.4g}"),
-        Column("of layer_norm", lambda m: f"{m.of_layer_norm:.2f}x"),
-        Column("of dyisru", lambda m: f"{m.of_dyisru:.2f}x"),
-        Column("spread", lambda m: f"{m.spread:.1%}"),
+        US_PER_CALL,
+        ratio_column("of layer_norm", "of_layer_norm"),
+        ratio_column("of dyisru", "of_dyisru"),
+        SPREAD,
     ],
 )
 

@@ -10,7 +10,7 @@ import isrlu.numpy as inp
 from isrlu.testing import check, expect
 from isrlu_lab.measure.kernel_bench import ends
 from isrlu_lab.measure.measurement import Measurement, seconds_figures
-from isrlu_lab.measure.printer import Column, Layout, Tables
+from isrlu_lab.measure.printer import NS_PER_ELEMENT, SPREAD, US_PER_CALL, Layout, Tables, label_columns, ratio_column
 from isrlu_lab.measure.timer import measure
 
 SIZES = (16, 1024, 262_144, 16_777_216)
@@ -42,13 +42,8 @@ CONTENDERS: dict[str, Callable[[Array, Array], Any]] = {
 
 LAYOUT = Layout(
     title=lambda m: f"{m.size:,} elements",
-    labels=[Column("", lambda m: m.contender)],
-    figures=[
-        Column("us/call", lambda m: f"{m.seconds * 1e6:.4g}"),
-        Column("ns/element", lambda m: f"{m.seconds / m.size * 1e9:.3f}"),
-        Column("of np.maximum", lambda m: f"{m.of_maximum:.2f}x"),
-        Column("spread", lambda m: f"{m.spread:.1%}"),
-    ],
+    labels=label_columns("contender"),
+    figures=[US_PER_CALL, NS_PER_ELEMENT, ratio_column("of np.maximum", "of_maximum"), SPREAD],
 )
 
 

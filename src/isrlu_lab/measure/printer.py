@@ -6,6 +6,7 @@ A bench describes its tables by a `Layout`. All three forms name the machine, th
 import json as json_format
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,22 @@ class Column:
 
     title: str  # where the layout has `across`, "{}" stands for its value
     text: Text
+
+
+def label_columns(*names: str) -> list[Column]:
+    """Untitled columns with the labels of these names."""
+    return [Column("", attrgetter(name)) for name in names]
+
+
+def ratio_column(title: str, name: str) -> Column:
+    """The figure of that name, a quotient of two times."""
+    return Column(title, lambda m: f"{getattr(m, name):.2f}x")
+
+
+US_PER_CALL = Column("us/call", lambda m: f"{m.seconds * 1e6:.4g}")
+NS_PER_ELEMENT = Column("ns/element", lambda m: f"{m.seconds / m.size * 1e9:.3f}")
+OF_RELU = ratio_column("of ReLU", "of_relu")
+SPREAD = Column("spread", lambda m: f"{m.spread:.1%}")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import nn
 
 from isrlu.torch import GRU, LSTM
 from isrlu_lab.measure.measurement import Measurement, seconds_figures
-from isrlu_lab.measure.printer import Column, Layout
+from isrlu_lab.measure.printer import SPREAD, Column, Layout, label_columns, ratio_column
 from isrlu_lab.measure.timer import Sample, measure
 from isrlu_lab.measure.torch_bench import using_threads
 
@@ -19,15 +19,14 @@ SIZES = ((1, 8), (1, 40), (1, 64), (16, 40), (64, 64))  # steps of a call, hidde
 LAYOUT = Layout(
     title=lambda m: "calls of one sequence, inference, states handed on",
     labels=[
-        Column("", lambda m: m.layer),
-        Column("", lambda m: m.contender),
+        *label_columns("layer", "contender"),
         Column("steps", lambda m: str(m.steps)),
         Column("hidden", lambda m: str(m.hidden)),
     ],
     figures=[
         Column("µs/call", lambda m: f"{m.seconds * 1e6:.2f}"),
-        Column("of torch.nn's speed", lambda m: f"{m.speedup:.2f}x"),
-        Column("spread", lambda m: f"{m.spread:.1%}"),
+        ratio_column("of torch.nn's speed", "speedup"),
+        SPREAD,
     ],
 )
 

@@ -14,7 +14,7 @@ from isrlu.torch import GRU, LSTM
 from isrlu_lab.measure import realtime_bench
 from isrlu_lab.measure.kernel_bench import placed
 from isrlu_lab.measure.measurement import Measurement, ns_figures, seconds_figures
-from isrlu_lab.measure.printer import Column, Layout, Tables
+from isrlu_lab.measure.printer import SPREAD, Column, Layout, Tables, label_columns, ratio_column
 from isrlu_lab.measure.timer import Sample, measure, measure_loops
 from isrlu_lab.measure.torch_bench import using_threads
 
@@ -27,26 +27,20 @@ GATE_ROWS, GATE_HIDDEN = 32, 128
 
 GATES_LAYOUT = Layout(
     title=lambda m: "gates alone, forward, one thread",
-    labels=[Column("", lambda m: m.simd), Column("", lambda m: m.layer), Column("", lambda m: m.gates)],
-    figures=[
-        Column("ns/unit", lambda m: f"{m.ns:.3f}"),
-        Column("of exact's speed", lambda m: f"{m.speedup:.2f}x"),
-        Column("spread", lambda m: f"{m.spread:.1%}"),
-    ],
+    labels=label_columns("simd", "layer", "gates"),
+    figures=[Column("ns/unit", lambda m: f"{m.ns:.3f}"), ratio_column("of exact's speed", "speedup"), SPREAD],
 )
 LAYERS_LAYOUT = Layout(
     title=lambda m: "layers",
     labels=[
-        Column("", lambda m: m.layer),
-        Column("", lambda m: m.what),
-        Column("", lambda m: m.contender),
+        *label_columns("layer", "what", "contender"),
         Column("batch", lambda m: str(m.batch)),
         Column("hidden", lambda m: str(m.hidden)),
     ],
     figures=[
         Column("µs/step", lambda m: f"{m.seconds * 1e6:.2f}"),
-        Column("of torch.nn's speed", lambda m: f"{m.speedup:.2f}x"),
-        Column("spread", lambda m: f"{m.spread:.1%}"),
+        ratio_column("of torch.nn's speed", "speedup"),
+        SPREAD,
     ],
 )
 

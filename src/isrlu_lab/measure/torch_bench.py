@@ -13,7 +13,7 @@ from isrlu import testing
 from isrlu.signal import SISRLU_ALPHA
 from isrlu_lab.errors import UserError
 from isrlu_lab.measure.measurement import Measurement, seconds_figures
-from isrlu_lab.measure.printer import Column, Layout, Tables
+from isrlu_lab.measure.printer import NS_PER_ELEMENT, OF_RELU, SPREAD, US_PER_CALL, Layout, Tables, label_columns
 from isrlu_lab.measure.timer import measure
 
 SIZES = (16, 256, 4096, 65_536, 262_144, 4_194_304, 16_777_216)
@@ -63,13 +63,8 @@ CHECKED_BY_ORACLE: dict[str, tuple[str, str | None]] = {
 
 LAYOUT = Layout(
     title=lambda m: f"{_place(m.device, m.threads)}, {m.size:,} elements, {m.direction}",
-    labels=[Column("", lambda m: m.contender)],
-    figures=[
-        Column("us/call", lambda m: f"{m.seconds * 1e6:.4g}"),
-        Column("ns/element", lambda m: f"{m.seconds / m.size * 1e9:.3f}"),
-        Column("of ReLU", lambda m: f"{m.of_relu:.2f}x"),
-        Column("spread", lambda m: f"{m.spread:.1%}"),
-    ],
+    labels=label_columns("contender"),
+    figures=[US_PER_CALL, NS_PER_ELEMENT, OF_RELU, SPREAD],
 )
 
 

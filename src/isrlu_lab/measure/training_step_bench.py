@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from isrlu.torch import ISRLU
 from isrlu_lab.measure.measurement import Measurement, seconds_figures
-from isrlu_lab.measure.printer import Column, Layout
+from isrlu_lab.measure.printer import SPREAD, Column, Layout, label_columns
 from isrlu_lab.measure.timer import measure
 from isrlu_lab.training.mnist import networks
 
@@ -21,15 +21,11 @@ ACTIVATIONS = ("relu", "elu", "isrlu")
 
 LAYOUT = Layout(
     title=lambda m: "within a network",
-    labels=[
-        Column("", lambda m: m.what),
-        Column("", lambda m: m.activation),
-        Column("", lambda m: "in place" if m.inplace else ""),
-    ],
+    labels=[*label_columns("what", "activation"), Column("", lambda m: "in place" if m.inplace else "")],
     figures=[
         Column("ms", lambda m: f"{m.seconds * 1e3:.2f}"),
         Column("of ReLU", lambda m: f"{m.of_relu:.3f}x"),
-        Column("spread", lambda m: f"{m.spread:.1%}"),
+        SPREAD,
         Column("peak MB", lambda m: "" if m.peak_bytes is None else f"{m.peak_bytes / 1e6:.2f}"),
     ],
 )

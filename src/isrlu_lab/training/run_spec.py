@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -69,9 +69,21 @@ class RunSpec(ABC):
         """The network and its size."""
 
     @property
-    @abstractmethod
     def duration(self) -> str:
-        """The length of the training: "17 epochs"."""
+        """The length of the training by the fields of that name: "300 steps", or "17 epochs" if `steps` is 0."""
+        fields = self.to_json()
+        return f"{fields['steps']} steps" if fields["steps"] else f"{fields['epochs']} epochs"
+
+    def check_known(self, **known: Iterable[str]) -> None:
+        """Raise UserError unless the value of each named field is one of the known ones."""
+        for name, values in known.items():
+            value = getattr(self, name)
+            check(value in values, f"unknown {name} {value!r}: known are {', '.join(values)}")
+
+    def check_least(self, **least: int) -> None:
+        """Raise UserError unless each named field is at least that number."""
+        for name, bound in least.items():
+            check(getattr(self, name) >= bound, f"{name} must be at least {bound}, got {getattr(self, name)!r}")
 
 
 def check(good: bool, message: str) -> None:

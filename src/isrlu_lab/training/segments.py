@@ -6,14 +6,10 @@ with the same bits as an uninterrupted one.
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol, TypeVar
 
-import torch
-from torch import nn
-
 from isrlu_lab.errors import UserError
-from isrlu_lab.training.checkpoint import load_checkpoint, save_checkpoint
+from isrlu_lab.training.checkpoint import Checkpoint
 from isrlu_lab.training.run_spec import RunSpec
 from isrlu_lab.training.tensors import Tensors
 
@@ -25,28 +21,24 @@ class TimedHistory(Protocol):
 
 
 H = TypeVar("H", bound=TimedHistory)
+Watch = Callable[[H, float], None]  # of the history so far and the examples per second
 
 
 def train_in_segments(
-    spec: RunSpec,
-    network: nn.Module,
-    optimiser: torch.optim.Optimizer,
+    checkpoint: Checkpoint,
     history: H,
     segment: Callable[[H, int, int], int],
     *,
     total: int,
     batch: int,
-    checkpoint: Path | None,
-    watch: Callable[[H, float], None] | None,
+    watch: Watch[H] | None,
 ) -> H:
     """Call segment(history, number, step) until `total` steps are done; it trains, records, and returns its steps.
 
     history: of a new run; if there is a checkpoint, its own takes its place.
-    watch: called after each segment with the history and the examples per second, in batches of `batch`.
+    watch: called after each segment; its examples per second are in batches of `batch`.
     """
-    number = step = 0
-    if checkpoint and checkpoint.exists():
-        number, step, history = load_checkpoint(checkpoint, spec, network, optimiser, type(history))
+    number, step, history = checkpoint.load(history)
     while step < total:
         start = time.perf_counter()
         number += 1
@@ -56,8 +48,7 @@ def train_in_segments(
         history.seconds += taken
         if watch:
             watch(history, count * batch / taken)
-        if checkpoint:
-            save_checkpoint(checkpoint, spec, network, optimiser, number, step, history)
+        checkpoint.save(number, step, history)
     return history
 
 

@@ -43,20 +43,14 @@ class CifarSpec(RunSpec):
     data: str = "cifar10"
 
     def __post_init__(self) -> None:
-        known = ", ".join(ACTIVATIONS)
-        check(self.activation in ACTIVATIONS, f"unknown activation {self.activation!r}: known are {known}")
+        self.check_known(activation=ACTIVATIONS)
         check(0 < self.width <= 1, f"width is a share of the original's, in (0, 1], got {self.width!r}")
-        for name, least in (("epochs", 1), ("batch", 1), ("steps", 0), ("seed", 0)):
-            check(getattr(self, name) >= least, f"{name} must be at least {least}, got {getattr(self, name)!r}")
+        self.check_least(epochs=1, batch=1, steps=0, seed=0)
         check(self.rate > 0, f"rate must be above 0, got {self.rate!r}")
 
     @property
     def network(self) -> str:
         return f"11 layers, {self.width:g} of the width"
-
-    @property
-    def duration(self) -> str:
-        return f"{self.steps} steps" if self.steps else f"{self.epochs} epochs"
 
     @property
     def label(self) -> str:

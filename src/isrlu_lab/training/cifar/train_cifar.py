@@ -8,7 +8,6 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from isrlu_lab.training.checkpoint import Checkpoint
 from isrlu_lab.training.cifar.cifar_spec import CifarSpec
 from isrlu_lab.training.cifar.network import build
 from isrlu_lab.training.image_tensors import ImageTensors
-from isrlu_lab.training.segments import check_data, train_in_segments
+from isrlu_lab.training.segments import Watch, check_data, train_in_segments
 from isrlu_lab.training.worker import check_finite, seed_of
 
 MOMENTUM, DECAY = 0.9, 5e-4
@@ -41,11 +41,7 @@ class History:
 
 
 def train(
-    spec: CifarSpec,
-    tensors: ImageTensors,
-    *,
-    checkpoint: Path | None = None,
-    watch: Callable[[History, float], None] | None = None,
+    spec: CifarSpec, tensors: ImageTensors, *, checkpoint: Path | None = None, watch: Watch[History] | None = None
 ) -> History:
     """Run `spec` to its end, from its last checkpoint if there is one; raises Diverged."""
     check_data(spec, tensors)
@@ -77,17 +73,8 @@ def train(
         history.accuracy.append(_accuracy(network, (test[0] - mean) / deviation, test[1]))
         return len(batches)
 
-    return train_in_segments(
-        spec,
-        network,
-        optimiser,
-        History(total=total),
-        epoch,
-        total=total,
-        batch=batch,
-        checkpoint=checkpoint,
-        watch=watch,
-    )
+    kept = Checkpoint(checkpoint, spec, network, optimiser)
+    return train_in_segments(kept, History(total=total), epoch, total=total, batch=batch, watch=watch)
 
 
 def summary(history: History) -> dict[str, Any]:

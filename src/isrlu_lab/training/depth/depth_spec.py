@@ -45,12 +45,8 @@ class DepthSpec(RunSpec):
     held_out: int = 0  # images at the end of the training set that are not trained on but tested on; 0: the test set
 
     def __post_init__(self) -> None:
-        known = ", ".join(ACTIVATIONS)
-        check(self.activation in ACTIVATIONS, f"unknown activation {self.activation!r}: known are {known}")
-        for name in ("depth", "width", "epochs", "batch"):
-            check(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)!r}")
-        for name in ("steps", "held_out", "seed"):
-            check(getattr(self, name) >= 0, f"{name} must be at least 0, got {getattr(self, name)!r}")
+        self.check_known(activation=ACTIVATIONS)
+        self.check_least(depth=1, width=1, epochs=1, batch=1, steps=0, held_out=0, seed=0)
         check(self.rate > 0, f"rate must be above 0, got {self.rate!r}")
 
     @property
@@ -61,10 +57,6 @@ class DepthSpec(RunSpec):
     @property
     def network(self) -> str:
         return f"{self.depth} x {self.width}"
-
-    @property
-    def duration(self) -> str:
-        return f"{self.steps} steps" if self.steps else f"{self.epochs} epochs"
 
     @property
     def label(self) -> str:

@@ -5,7 +5,6 @@ numbers, scaled by their gains.
 """
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isrlu_lab.errors import UserError
+from isrlu_lab.training.checkpoint import Checkpoint
 from isrlu_lab.training.depth.deep_networks import build, layer_signal, standardised
 from isrlu_lab.training.depth.depth_spec import DepthSpec
 from isrlu_lab.training.image_tensors import ImageTensors
-from isrlu_lab.training.segments import check_data, train_in_segments
+from isrlu_lab.training.segments import Watch, check_data, train_in_segments
 from isrlu_lab.training.worker import check_finite, seed_of
 
 MOMENTUM, CLIP = 0.9, 1.0
@@ -37,11 +37,7 @@ class History:
 
 
 def train(
-    spec: DepthSpec,
-    tensors: ImageTensors,
-    *,
-    checkpoint: Path | None = None,
-    watch: Callable[[History, float], None] | None = None,
+    spec: DepthSpec, tensors: ImageTensors, *, checkpoint: Path | None = None, watch: Watch[History] | None = None
 ) -> History:
     """Run `spec` to its end, from its last checkpoint if there is one; raises Diverged."""
     check_data(spec, tensors)
@@ -62,18 +58,9 @@ def train(
         history.accuracy.append(_accuracy(network, test_x, test_labels))
         return len(batches)
 
+    kept = Checkpoint(checkpoint, spec, network, optimiser)
     new = History(initial=layer_signal(network, *probe))
-    history = train_in_segments(
-        spec,
-        network,
-        optimiser,
-        new,
-        epoch,
-        total=total,
-        batch=batch,
-        checkpoint=checkpoint,
-        watch=watch,
-    )
+    history = train_in_segments(kept, new, epoch, total=total, batch=batch, watch=watch)
     history.final = layer_signal(network, *probe)
     return history
 

@@ -42,12 +42,8 @@ class GptSpec(RunSpec):
     interval: int = 100  # steps between two evaluations on the validation text
 
     def __post_init__(self) -> None:
-        check(self.norm in NORMS, f"unknown norm {self.norm!r}: known are {', '.join(NORMS)}")
-        check(self.start in STARTS, f"unknown start {self.start!r}: known are {', '.join(STARTS)}")
-        for name in ("layers", "heads", "width", "context", "batch", "steps", "interval"):
-            check(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)!r}")
-        for name in ("warmup", "seed"):
-            check(getattr(self, name) >= 0, f"{name} must be at least 0, got {getattr(self, name)!r}")
+        self.check_known(norm=NORMS, start=STARTS)
+        self.check_least(layers=1, heads=1, width=1, context=1, batch=1, steps=1, interval=1, warmup=0, seed=0)
         check(self.width % self.heads == 0, f"width {self.width} is not a multiple of the {self.heads} heads")
         check(0 < self.rate < 1, f"rate must be between 0 and 1, got {self.rate!r}")
         if self.norm not in ELEMENTWISE:
@@ -58,10 +54,6 @@ class GptSpec(RunSpec):
     @property
     def network(self) -> str:
         return f"GPT ({self.layers} layers of {self.width})"
-
-    @property
-    def duration(self) -> str:
-        return f"{self.steps} steps"
 
     @property
     def choice(self) -> str:
@@ -87,9 +79,9 @@ class SwapSpec(GptSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self.swap in SWAPS, f"unknown swap {self.swap!r}: known are {', '.join(SWAPS)}")
+        self.check_known(swap=SWAPS)
         check(self.norm == "layernorm", f"a swap starts from layernorm, got {self.norm!r}")
-        check(self.further >= 4, f"further must be at least 4, got {self.further!r}")
+        self.check_least(further=4)
         check(0 < self.further_rate < 1, f"further_rate must be between 0 and 1, got {self.further_rate!r}")
 
     @property

@@ -6,7 +6,6 @@ drawn from (seed, evaluation number).
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from isrlu_lab.atomic_files import replacing
-from isrlu_lab.training.checkpoint import CannotSave
+from isrlu_lab.training.checkpoint import CannotSave, Checkpoint
 from isrlu_lab.training.gpt.gpt_spec import GptSpec
 from isrlu_lab.training.gpt.model import Gpt, loss_of
-from isrlu_lab.training.segments import check_data, train_in_segments
+from isrlu_lab.training.segments import Watch, check_data, train_in_segments
 from isrlu_lab.training.text_tensors import TextTensors
 from isrlu_lab.training.worker import check_finite, seed_of
 
@@ -38,11 +37,7 @@ class History:
 
 
 def train(
-    spec: GptSpec,
-    tensors: TextTensors,
-    *,
-    checkpoint: Path | None = None,
-    watch: Callable[[History, float], None] | None = None,
+    spec: GptSpec, tensors: TextTensors, *, checkpoint: Path | None = None, watch: Watch[History] | None = None
 ) -> History:
     """Run `spec` to its end, from its last checkpoint if there is one; raises Diverged.
 
@@ -55,11 +50,7 @@ def train(
 
 
 def train_network(
-    spec: GptSpec,
-    tensors: TextTensors,
-    *,
-    checkpoint: Path | None = None,
-    watch: Callable[[History, float], None] | None = None,
+    spec: GptSpec, tensors: TextTensors, *, checkpoint: Path | None = None, watch: Watch[History] | None = None
 ) -> tuple[Gpt, History]:
     """The network that `spec` trains, and its history."""
     check_data(spec, tensors)
@@ -74,17 +65,8 @@ def train_network(
         record(history, step + len(rates), loss, evaluate(network, shown))
         return len(rates)
 
-    history = train_in_segments(
-        spec,
-        network,
-        optimiser,
-        History(),
-        until_evaluation,
-        total=spec.steps,
-        batch=spec.batch,
-        checkpoint=checkpoint,
-        watch=watch,
-    )
+    kept = Checkpoint(checkpoint, spec, network, optimiser)
+    history = train_in_segments(kept, History(), until_evaluation, total=spec.steps, batch=spec.batch, watch=watch)
     history.final = evaluate(network, tensors.validation_windows(spec.context))
     return network, history
 

@@ -7,7 +7,6 @@ have a constant learning rate after 20 steps of warm-up and a new AdamW. They ar
 
 import itertools
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from isrlu_lab.training.gpt.train_gpt import (
     train_steps,
     weights_path,
 )
-from isrlu_lab.training.segments import check_data
+from isrlu_lab.training.segments import Watch, check_data
 from isrlu_lab.training.text_tensors import TextTensors
 from isrlu_lab.training.worker import seed_of
 
@@ -45,11 +44,7 @@ class SwapHistory(History):
 
 
 def train(
-    spec: SwapSpec,
-    tensors: TextTensors,
-    *,
-    checkpoint: Path | None = None,
-    watch: Callable[[SwapHistory, float], None] | None = None,
+    spec: SwapSpec, tensors: TextTensors, *, checkpoint: Path | None = None, watch: Watch[SwapHistory] | None = None
 ) -> SwapHistory:
     """Run `spec` to its end; raises Diverged."""
     check_data(spec, tensors)

@@ -46,9 +46,7 @@ class MnistSpec(RunSpec):
 
     def __post_init__(self) -> None:
         check(self.architecture in ARCHITECTURES, f"unknown architecture {self.architecture!r}: the paper has 1 and 2")
-        known = ", ".join(ACTIVATIONS)
-        check(self.activation in ACTIVATIONS, f"unknown activation {self.activation!r}: known are {known}")
-        check(self.method in METHODS, f"unknown method {self.method!r}: known are {', '.join(METHODS)}")
+        self.check_known(activation=ACTIVATIONS, method=METHODS)
         try:
             object.__setattr__(self, "alpha", check_learnable_alpha(self.alpha, self.learnable))
         except (TypeError, ValueError) as error:
@@ -61,8 +59,7 @@ class MnistSpec(RunSpec):
             object.__setattr__(self, name, value)
             check(0.0 < value <= 1.0, f"{name} is the probability of keeping a unit, in (0, 1], got {value!r}")
         check(self.architecture == 2 or self.pkeep_conv == 1.0, "architecture 1 has no dropout after convolutions")
-        for name, least in (("width", 0), ("epochs", 1), ("steps", 0), ("evaluations", 1), ("batch", 1), ("seed", 0)):
-            check(getattr(self, name) >= least, f"{name} must be at least {least}, got {getattr(self, name)!r}")
+        self.check_least(width=0, epochs=1, steps=0, evaluations=1, batch=1, seed=0)
         object.__setattr__(self, "width", self.width or ARCHITECTURES[self.architecture])
         if self.activation == "relu":
             object.__setattr__(self, "alpha", 1.0)  # two values would make two runs of one
@@ -79,10 +76,6 @@ class MnistSpec(RunSpec):
     @property
     def network(self) -> str:
         return f"{self.architecture} ({self.width})"
-
-    @property
-    def duration(self) -> str:
-        return f"{self.steps} steps" if self.steps else f"{self.epochs} epochs"
 
     @property
     def label(self) -> str:

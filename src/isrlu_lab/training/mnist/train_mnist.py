@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isrlu_lab.errors import UserError
-from isrlu_lab.training.checkpoint import load_checkpoint, save_checkpoint
+from isrlu_lab.training.checkpoint import Checkpoint
 from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.mnist import networks
 from isrlu_lab.training.mnist.distributed import Ranks
@@ -62,14 +62,14 @@ def train(
     """Run `spec` to its end, from its last checkpoint if there is one; alone, or as one of `ranks`. Raises Diverged."""
     check_data(spec, tensors)
     run = _Run(spec, tensors, ranks or Ranks())
-    if checkpoint and checkpoint.exists():
-        run.epoch, run.step, run.history = load_checkpoint(checkpoint, spec, run.network, run.optimiser, History)
-    else:
+    kept = Checkpoint(checkpoint, spec, run.network, run.optimiser)
+    run.epoch, run.step, run.history = kept.load(run.history)
+    if run.epoch == 0:  # a new run
         run.track()
     while run.epoch < spec.epochs and not run.ended:
         run.one_epoch(watch)
-        if checkpoint and run.ranks.first:
-            save_checkpoint(checkpoint, spec, run.network, run.optimiser, run.epoch, run.step, run.history)
+        if run.ranks.first:
+            kept.save(run.epoch, run.step, run.history)
     return run.history
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from isrlu_lab.training.run_spec import Number, RunSpec, check
+from isrlu_lab.training.run_spec import Number, RunSpec
 
 TASKS = {"rows": "images by rows", "adding": "adding problem"}
 LAYERS = ("LSTM", "GRU")
@@ -34,21 +34,14 @@ class RecurrentSpec(RunSpec):
     length: int = 200  # of the adding problem's sequences
 
     def __post_init__(self) -> None:
-        for name, known in (("task", TASKS), ("layer", LAYERS), ("gates", GATES)):
-            value = getattr(self, name)
-            check(value in known, f"unknown {name} {value!r}: known are {', '.join(known)}")
-        for name, least in (("hidden", 1), ("steps", 1), ("interval", 1), ("batch", 1), ("length", 2), ("seed", 0)):
-            check(getattr(self, name) >= least, f"{name} must be at least {least}, got {getattr(self, name)!r}")
+        self.check_known(task=TASKS, layer=LAYERS, gates=GATES)
+        self.check_least(hidden=1, steps=1, interval=1, batch=1, length=2, seed=0)
         if self.task == "adding":
             object.__setattr__(self, "data", MADE)
 
     @property
     def network(self) -> str:
         return f"{self.layer} ({self.hidden})"
-
-    @property
-    def duration(self) -> str:
-        return f"{self.steps} steps"
 
     @property
     def label(self) -> str:

@@ -8,7 +8,7 @@ Adam, gradients clipped at norm 1. The batches between two evaluations are drawn
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 
 import isrlu.torch
+from isrlu_lab.training.checkpoint import Checkpoint
 from isrlu_lab.training.image_tensors import ImageTensors
 from isrlu_lab.training.recurrent.recurrent_spec import RecurrentSpec
-from isrlu_lab.training.segments import check_data, train_in_segments
+from isrlu_lab.training.segments import Watch, check_data, train_in_segments
 from isrlu_lab.training.worker import check_finite, seed_of
 
 SIZES = {"rows": (28, 10), "adding": (2, 1)}  # inputs and outputs
@@ -51,11 +52,7 @@ class Network(nn.Module):
 
 
 def train(
-    spec: RecurrentSpec,
-    tensors: ImageTensors,
-    *,
-    checkpoint: Path | None = None,
-    watch: Callable[[History, float], None] | None = None,
+    spec: RecurrentSpec, tensors: ImageTensors, *, checkpoint: Path | None = None, watch: Watch[History] | None = None
 ) -> History:
     """Run `spec` to its end, from its last checkpoint if there is one; raises Diverged."""
     if spec.task == "rows":
@@ -75,17 +72,8 @@ def train(
         history.score.append(score)
         return count
 
-    return train_in_segments(
-        spec,
-        network,
-        optimiser,
-        History(),
-        until_evaluation,
-        total=spec.steps,
-        batch=spec.batch,
-        checkpoint=checkpoint,
-        watch=watch,
-    )
+    kept = Checkpoint(checkpoint, spec, network, optimiser)
+    return train_in_segments(kept, History(), until_evaluation, total=spec.steps, batch=spec.batch, watch=watch)
 
 
 def summary(history: History) -> dict[str, Any]:

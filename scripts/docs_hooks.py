@@ -66,10 +66,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Pages in the repository may link to its sources, which the site does not have: keep the text of such a link."""
-    return re.sub(
-        r"\[([^\]]+)\]\((?:\.\./)+(?:core|src|examples|scripts|tests|README|CONTRIBUTING)[^)]*\)", r"\1", markdown
-    )
+    """Pages may link to what only the repository has, sources and folders of results: keep the text of such a link."""
+    sources = r"(?:\.\./)+(?:core|src|examples|scripts|tests|README|CONTRIBUTING)[^)]*"
+    results = r"(?:\.\./)*results/[\w-]+(?:/\w+\.json)?"
+    return re.sub(rf"\[([^\]]+)\]\((?:{sources}|{results})\)", r"\1", markdown)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from urllib.parse import unquote
 
 import pytest
 
@@ -67,6 +68,13 @@ def test_the_site_builds_without_a_warning(site: Path) -> None:
     torch = (site / "api/torch/index.html").read_text()
     assert 'id="isrlu.torch.ISRLU"' in torch and "&gt;&gt;&gt; " in torch and "<blockquote>" not in torch
     assert "The ISRLU paper, reproduced" in (site / "report/shipped.html").read_text()
+
+
+@pytest.mark.slow
+def test_every_link_inside_the_site_leads_somewhere(site: Path) -> None:
+    for page in set(site.rglob("*.html")) - {site / "404.html"}:
+        for link in re.findall(r"""<[^>]*\s(?:href|src)=["']?([^"'#?>\s]+)""", page.read_text()):
+            assert re.match(r"\w+:|//", link) or (page.parent / unquote(link)).exists(), (page, link)
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ struct Parameter {
     // A finite number, or a tensor with one value.
     bool is_number(const TensorView& x, double& value)
     {
-        if (PyFloat_CheckExact(object)) return std::isfinite(value = PyFloat_AS_DOUBLE(object));
+        if (PyFloat_CheckExact(object)) return std::isfinite(value = PyFloat_AsDouble(object));
         if (!describe_for(x) || view.size != 1) return false;
         if (!view.launched) value = value_of(view);  // on a GPU the kernel reads it
         return true;

@@ -227,7 +227,7 @@ bool may_be_overwritten(PyObject* x, const TensorView& view, bool wants_grad)
 bool increment_version(PyObject* x)
 {
     if (method(x, names.is_inference) != 0) return true;  // it has no version
-    PyObject* done = PyObject_CallOneArg(torch.increment_version, x);
+    PyObject* done = PyObject_Vectorcall(torch.increment_version, &x, 1, nullptr);
     Py_XDECREF(done);
     return done != nullptr;
 }

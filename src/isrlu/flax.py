@@ -89,7 +89,8 @@ class DyISRU(nnx.Module):
 
     Args:
         num_features: the size of the last axis.
-        alpha, shift: their values at the start.
+        alpha: alpha at the start.
+        shift: shift at the start.
         use_bias: whether there is a bias.
         use_scale: whether there is a weight.
         param_dtype: dtype of the parameters.

@@ -93,8 +93,10 @@ def dyisru(x: Any, weight: Any = None, bias: Any = None, alpha: Any = 0.5, shift
 
     Args:
         x: array of any real dtype; float16 and bfloat16 are computed in float32 and rounded once.
-        weight, bias: arrays of the shape of x's last dims; None stands for 1 and 0.
-        alpha, shift: finite numbers, or arrays with one value. All arguments are differentiable.
+        weight: array of the shape of x's last dims; None stands for 1.
+        bias: array of the shape of x's last dims; None stands for 0.
+        alpha: a finite number, or an array with one value.
+        shift: a finite number, or an array with one value. All arguments are differentiable.
 
     >>> dyisru(jnp.array([-1.5, 0.0, 1.5]))
     Array([-0.6,  0. ,  0.6], dtype=float32)

@@ -18,8 +18,10 @@ def dyisru(x: Any, weight: Any = None, bias: Any = None, alpha: Any = 0.5, shift
 
     Args:
         x: tensor; float16 and bfloat16 are computed in float32 and rounded once, integers become the default float.
-        weight, bias: tensors of the shape of x's last dims; None stands for 1 and 0.
-        alpha, shift: finite numbers, or tensors with one value. All arguments are differentiable.
+        weight: tensor of the shape of x's last dims; None stands for 1.
+        bias: tensor of the shape of x's last dims; None stands for 0.
+        alpha: a finite number, or a tensor with one value.
+        shift: a finite number, or a tensor with one value. All arguments are differentiable.
     """
     if isinstance(x, keras.KerasTensor):
         raise TypeError("dyisru takes no symbolic tensor: use the layer DyISRU()")
@@ -52,7 +54,8 @@ class DyISRU(keras.layers.Layer):
     """weight * u / sqrt(1 + u^2) + bias, u = alpha x + shift, in place of keras.layers.LayerNormalization.
 
     Args:
-        alpha, shift: their values at the start. Both are learned.
+        alpha: alpha at the start. It is learned.
+        shift: shift at the start. It is learned.
         center: whether there is a bias, one per feature (last axis).
         scale: whether there is a weight, one per feature.
         **kwargs: arguments of every layer, such as `name` and `dtype`.

@@ -83,7 +83,8 @@ class ISRLU(_WithAlpha):
         num_parameters: 1 for a single learnable alpha, or the size of dim 1 for one per channel.
         inplace: write into the input. The backward pass needs only the output.
         method: how the inverse square root is computed on CPU.
-        device, dtype: of the parameter, if alpha is learnable.
+        device: of the parameter, if alpha is learnable.
+        dtype: of the parameter, if alpha is learnable.
 
     >>> ISRLU(3.0, inplace=True)
     ISRLU(alpha=3.0, inplace=True)
@@ -132,7 +133,8 @@ class SISRLU(nn.Module):
 
     Args:
         alpha: a number >= 0. With the default, SISRLU saturates at -1.7581, where SELU does.
-        inplace, method: as in `ISRLU`.
+        inplace: as in `ISRLU`.
+        method: as in `ISRLU`.
 
     >>> SISRLU()
     SISRLU(alpha=0.70832)

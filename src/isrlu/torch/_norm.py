@@ -30,9 +30,11 @@ def dyisru(
 
     Args:
         x: float16, bfloat16, float32 or float64, of any strides and device.
-        weight, bias: of the shape of x's last dims; None stands for 1 and 0. In x's dtype, or in float32 for float16
-            and bfloat16 x.
-        alpha, shift: a finite number, or a tensor with one value. The value of a tensor is not checked.
+        weight: of the shape of x's last dims; None stands for 1. In x's dtype, or in float32 for float16 and
+            bfloat16 x.
+        bias: as weight; None stands for 0.
+        alpha: a finite number, or a tensor with one value. The value of a tensor is not checked.
+        shift: as alpha.
 
     >>> import torch
     >>> dyisru(torch.tensor([-1.5, 0.0, 1.5]), alpha=0.5)

@@ -25,7 +25,8 @@ class DyISRU(nn.Module):
         shift: shift at the start.
         elementwise_affine: False: no weight and no bias.
         bias: False: no bias.
-        device, dtype: of the parameters.
+        device: of the parameters.
+        dtype: of the parameters.
 
     >>> DyISRU(8)
     DyISRU((8,), alpha=0.5, shift=0, elementwise_affine=True, bias=True)

@@ -231,8 +231,8 @@ class LSTM(_Recurrent, nn.RNNBase):
     get_expected_cell_size = nn.LSTM.get_expected_cell_size
     permute_hidden = nn.LSTM.permute_hidden  # type: ignore[assignment]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__("LSTM", *args, **kwargs)
+    def __init__(self, *args: Any, gates: str = "isru", **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, gates=gates, **kwargs)
 
     @staticmethod
     def _unpacked(hx: Any) -> States:
@@ -262,10 +262,10 @@ class GRU(_Recurrent, nn.RNNBase):
 
     original = nn.GRU
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, gates: str = "isru", **kwargs: Any) -> None:
         if "proj_size" in kwargs:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
-        super().__init__("GRU", *args, **kwargs)
+        super().__init__("GRU", *args, gates=gates, **kwargs)
 
     @staticmethod
     def _unpacked(hx: Any) -> States:

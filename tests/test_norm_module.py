@@ -2,6 +2,7 @@
 
 import copy
 import io
+import math
 import pickle
 
 import pytest
@@ -199,7 +200,63 @@ def test_batches_are_tensors_tuples_mappings_or_called() -> None:
     assert results[0] == results[1] == results[2]
 
 
+def swapped(channels: int = 6) -> nn.Sequential:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, channels), nn.LayerNorm(channels))
+    nn.init.uniform_(model[1].weight, 1.0, 2.0)
+    swap(model, {nn.LayerNorm: DyISRU.from_norm})
+    return model
+
+
+@pytest.mark.parametrize("channels", [1, 6])
+@pytest.mark.parametrize("batch", [torch.ones(1, 4), torch.ones(8, 4)], ids=["one row", "constant"])
+def test_fit_keeps_the_weight_that_the_batches_do_not_determine(channels: int, batch: Tensor) -> None:
+    model = swapped(channels)
+    weight, expected = model[1].weight.detach().clone(), model[1].old_norm(model[0](batch))
+    assert fit(model, [batch]) == {"1": 1.0}
+    torch.testing.assert_close(model[1].weight.detach(), weight)
+    torch.testing.assert_close(model(batch), expected)
+
+
+def test_fit_keeps_the_weight_of_a_dead_channel() -> None:
+    model = swapped()
+    nn.init.zeros_(model[0].weight[2])
+    weight = model[1].weight[2].item()
+    fit(model, [torch.randn(64, 4)])
+    assert model[1].weight[2] == weight != 0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_fit_refuses_numbers_that_are_not_finite(bad: float) -> None:
+    model = swapped()
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match="the norm of 1 has inputs or outputs that are not finite: leave out those"):
+        fit(model, [torch.randn(8, 4), torch.full((8, 4), bad)])
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    assert model[1].old_norm is not None
+
+
+def test_fit_after_the_model_was_converted() -> None:
+    assert fit(swapped().double(), [torch.randn(64, 4, dtype=torch.float64)])["1"] > 0.5
+
+
+def test_fit_of_a_norm_that_is_called_by_keyword() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.RMSNorm(4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.norm(x=x)
+
+    model = Model()
+    swap(model, {nn.RMSNorm: DyISRU.from_norm})
+    assert fit(model, [torch.randn(64, 4)])["norm"] > 0.5
+
+
 def test_fit_errors() -> None:
+    with pytest.raises(ValueError, match="no batch reached 1: fit needs at least one batch"):
+        fit(swapped(), [torch.ones(0, 4)])
     with pytest.raises(ValueError, match="fit found no DyISRU layer that remembers its norm"):
         fit(nn.Sequential(DyISRU(8)), [torch.ones(2, 8)])
     model = nn.Sequential(DyISRU.from_norm(norm()))

@@ -25,9 +25,12 @@ PackedWeights PackedParameters::pack(int kernel, nb::dict parameters, nb::tuple 
     std::size_t rows = 0, shapes[2] = {};
     for (nb::handle name : names) {
         Source& source = sources_[count_];
-        source = {nb::borrow(name), nb::borrow(PyDict_GetItem(parameters.ptr(), name.ptr()))};
-        TensorView view;
-        if (!source.tensor.is_valid() || !describe(source.tensor.ptr(), view) || !is_contiguous(view) ||
+        source.name = nb::borrow(name);
+        source.tensor = nb::borrow(PyDict_GetItem(parameters.ptr(), name.ptr()));
+        TensorView& view = source.view;
+        if (source.tensor.is_valid() && describe(source.tensor.ptr(), view))
+            source.alias = source.tensor.attr("detach")();
+        if (!source.alias.is_valid() || !describe(source.alias.ptr(), view) || !is_contiguous(view) ||
             static_cast<int>(view.type) >= recurrent_types || (count_ && view.type != type_))
             throw std::invalid_argument(nb::str("{} can't be packed: it must be a contiguous parameter on the CPU, "
                                                 "float32 or float64, without a parametrization")
@@ -40,7 +43,6 @@ PackedWeights PackedParameters::pack(int kernel, nb::dict parameters, nb::tuple 
                         "the module outside of torch.inference_mode()")
                     .format(name)
                     .c_str());
-        source.data = view.data();
         type_ = view.type;
         const bool matrix = count_ < 2;
         if (view.t.ndim != (matrix ? 2 : 1) || (rows && view.shape(0) != rows))
@@ -51,7 +53,8 @@ PackedWeights PackedParameters::pack(int kernel, nb::dict parameters, nb::tuple 
     }
     const LayerKind kind = layer_kind(active(), cell_, Gates(kernel % gates_count), type_);
     if (rows != kind.layout.columns * shapes[1]) throw std::invalid_argument("weights of the wrong shape");
-    return {kind, shapes[1], shapes[0], sources_[0].data, sources_[1].data, sources_[2].data, sources_[3].data};
+    const auto data = [&](std::size_t i) { return i < count_ ? sources_[i].view.data() : nullptr; };
+    return {kind, shapes[1], shapes[0], data(0), data(1), data(2), data(3)};
 }
 
 bool PackedParameters::is_current(PyObject* parameters) const
@@ -60,8 +63,8 @@ bool PackedParameters::is_current(PyObject* parameters) const
     for (std::size_t i = 0; i < count_; ++i) {
         const Source& source = sources_[i];
         PyObject* tensor = PyDict_GetItem(parameters, source.name.ptr());
-        if (tensor != source.tensor.ptr() || !describe(tensor, view) || view.data() != source.data ||
-            view.type != type_ || version_of(tensor) != source.version)
+        if (tensor != source.tensor.ptr() || !describe(tensor, view) || view.data() != source.view.data() ||
+            !same_layout(view, source.view) || version_of(tensor) != source.version)
             return false;
     }
     return true;

@@ -1,13 +1,15 @@
 // The weights of an LSTM or GRU, packed once, as a Python object.
 //
-// It remembers the parameters that it was packed from: the objects, their addresses and PyTorch's count of their
-// in-place changes. A write that PyTorch does not count (through `.data`, a NumPy view or another process) goes unseen.
+// It remembers the parameters that it was packed from: the objects, their addresses, shapes and strides, and PyTorch's
+// count of their in-place changes. A write that PyTorch does not count (through `.data`, a NumPy view or another
+// process) goes unseen.
 #pragma once
 
 #include <array>
 
 #include <nanobind/nanobind.h>
 
+#include "python/torch_tensor.hpp"
 #include "recurrent/run_layer.hpp"
 
 namespace isrlu {
@@ -28,7 +30,8 @@ public:
 private:
     struct Source {
         nanobind::object name, tensor;
-        void* data = nullptr;
+        nanobind::object alias;  // holds the memory: no other weight can get its address after `parameter.data = ...`
+        TensorView view;  // of the alias
         long long version = -1;
     };
     std::array<Source, 4> sources_;

@@ -17,6 +17,7 @@ from isrlu.torch._norm_module import DyISRU
 ROWS = 4096  # kept of each layer: enough for two numbers for all, and two for each channel
 STARTS = (0.25, 1.0)  # alpha times the standard deviation of the inputs
 STEPS = 20
+SAME = 1e-12  # numbers in float64 that differ by less, relative to the largest one, count as the same
 
 
 def fit(
@@ -37,7 +38,8 @@ def fit(
     Returns:
         R^2 by the layer's name: 1 if its outputs are the old norm's, 0 if they are no nearer than each channel's mean.
 
-    A parameter with requires_grad=False is set too. A layer without weight and bias gets only alpha and shift.
+    A parameter with requires_grad=False is set too. A layer without weight and bias gets only alpha and shift. A channel
+    whose inputs are all the same keeps its weight, and gets a bias.
     """
     layers = {
         name: module
@@ -48,13 +50,18 @@ def fit(
         raise ValueError(
             "fit found no DyISRU layer that remembers its norm: swap(model, {nn.LayerNorm: DyISRU.from_norm}), then fit"
         )
-    samples = _collect(model, layers, batches, call or _call)
-    unused = [name for name, kept in samples.items() if not kept]
-    if unused:
-        raise ValueError(f"no batch reached {unused[0]}: fit needs at least one batch that runs every layer")
+    samples = {
+        name: [torch.cat(part) for part in zip(*kept, strict=True)]
+        for name, kept in _collect(model, layers, batches, call or _call).items()
+    }
+    for name, parts in samples.items():
+        if not parts or not len(parts[0]):
+            raise ValueError(f"no batch reached {name}: fit needs at least one batch that runs every layer")
+        if not all(part.isfinite().all() for part in parts):
+            raise ValueError(f"the norm of {name} has inputs or outputs that are not finite: leave out those batches")
     found = {}
     for name, layer in layers.items():
-        found[name] = _fit_layer(layer, *(torch.cat(part) for part in zip(*samples[name], strict=True)))
+        found[name] = _fit_layer(layer, *samples[name])
         layer.forget_norm()
     return found
 
@@ -74,11 +81,13 @@ def _collect(
     share = max(1, ROWS // max(1, len(batches)))
 
     def replay(name: str) -> Callable[..., Tensor]:
-        def hook(layer: DyISRU, args: tuple[Tensor], _: Tensor) -> Tensor:
+        def hook(layer: DyISRU, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], _: Tensor) -> Tensor:
             assert layer.old_norm is not None
-            target = layer.old_norm.to(args[0].device).forward(args[0])  # not __call__: `swap` gave it the same hooks
+            (given,) = (*args, *kwargs.values())
+            norm = layer.old_norm.to(device=given.device, dtype=layer.alpha.dtype)  # the model may have moved since
+            target = norm.forward(given)  # not __call__: `swap` gave it the same hooks
             size = layer.normalized_shape
-            x, t = (each.detach().reshape(-1, *size) for each in (args[0], target))
+            x, t = (each.detach().reshape(-1, *size) for each in (given, target))
             kept = torch.linspace(0, len(x) - 1, min(len(x), share), device=x.device).long()
             samples[name].append((x[kept].double().flatten(1), t[kept].double().flatten(1)))
             return target
@@ -86,7 +95,10 @@ def _collect(
         return hook
 
     training = [module for module in model.modules() if module.training]
-    handles = [layer.register_forward_hook(replay(name)) for name, layer in layers.items()]  # type: ignore[arg-type]
+    handles = [
+        layer.register_forward_hook(replay(name), with_kwargs=True)  # type: ignore[arg-type]
+        for name, layer in layers.items()
+    ]
     try:
         model.eval()
         with torch.no_grad():
@@ -102,9 +114,11 @@ def _collect(
 
 def _fit_layer(layer: DyISRU, x: Tensor, target: Tensor) -> float:
     """Set the layer's parameters to the best fit of `target`, [rows, channels], and return its R^2."""
-    scale = x.std().clamp(min=1e-30)
-    z = x / scale
-    problem = _Problem(z, target, layer.weight is not None, layer.bias is not None)
+    scale = x.std() if x.numel() > 1 else x.new_zeros(())
+    if not scale > SAME * x.abs().max():
+        scale = torch.ones_like(scale)
+    weight = None if layer.weight is None else layer.weight.detach().double().flatten()
+    problem = _Problem(x / scale, target, weight, layer.bias is not None)
     best = min((problem.search(start) for start in STARTS), key=lambda found: found[0])
     error, alpha, shift = best
     weight, bias, _ = problem.regress(problem.unit(alpha, shift)[0])
@@ -115,14 +129,18 @@ def _fit_layer(layer: DyISRU, x: Tensor, target: Tensor) -> float:
             if parameter is not None:
                 parameter.copy_(values.reshape(parameter.shape))
     spread = (target - target.mean(0)).square().sum().item()
-    return 1.0 - error / spread if spread > 0 else float(error == 0)
+    rounding = SAME**2 * target.square().sum().item()
+    return 1.0 - error / spread if spread > rounding else float(error <= rounding)
 
 
 class _Problem:
-    """min over alpha, shift of the squared error of `target`, the best weight and bias being taken for each."""
+    """min over alpha, shift of the squared error of `target`, the best weight and bias being taken for each.
 
-    def __init__(self, x: Tensor, target: Tensor, has_weight: bool, has_bias: bool) -> None:
-        self.x, self.target, self.has_weight, self.has_bias = x, target, has_weight, has_bias
+    A channel whose inputs are all the same determines only one of weight and bias: it keeps the given weight.
+    """
+
+    def __init__(self, x: Tensor, target: Tensor, weight: Tensor | None, has_bias: bool) -> None:
+        self.x, self.target, self.weight, self.has_bias = x, target, weight, has_bias
 
     def unit(self, alpha: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
         """f(u) and f'(u), u = alpha x + shift."""
@@ -134,9 +152,10 @@ class _Problem:
         center = f.mean(0) if self.has_bias else torch.zeros_like(f[0])
         middle = self.target.mean(0) if self.has_bias else torch.zeros_like(f[0])
         weight = torch.ones_like(f[0])
-        if self.has_weight:
+        if self.weight is not None:
             spread = (f - center).square().sum(0)
-            weight = ((f - center) * (self.target - middle)).sum(0) / spread.clamp(min=1e-30)
+            best = ((f - center) * (self.target - middle)).sum(0) / spread
+            weight = torch.where(spread > SAME**2 * len(f), best, self.weight)
         bias = middle - weight * center
         return weight, bias, self.target - weight * f - bias
 

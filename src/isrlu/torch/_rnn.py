@@ -10,7 +10,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.nn.utils.rnn import PackedSequence
 
 from isrlu import _core
-from isrlu.torch import _rnn_formula, _rnn_kernels
+from isrlu.torch import _packed_modules, _rnn_formula, _rnn_kernels
 from isrlu.torch._rnn_formula import GATES, STEPS, States, Weights
 
 
@@ -78,6 +78,7 @@ class _Recurrent(_Gated):
         kernel = _rnn_kernels.KERNELS[module.mode, module.gates]
         packed = [_core.PackedWeights(kernel, module._parameters, tuple(names)) for names in module._all_weights]
         self._packed_weights = tuple(packed)
+        _packed_modules.watch(self)
         return self
 
     def unpack_weights(self: Any) -> None:

@@ -77,6 +77,11 @@ EXACT: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[str]]] = {
         IMAGE,
         ["1"],
     ),
+    "one alpha, pooled features": (
+        lambda: nn.Sequential(nn.Linear(4, 6), nn.AvgPool1d(2), ISRU(0.4), nn.MaxPool1d(2, 1), nn.Linear(2, 3)),
+        FLAT,
+        ["2"],
+    ),
     "branches": (lambda: Net(two_branches), FLAT, ["act"]),
     "arguments by name": (lambda: Net(by_name), FLAT, ["act"]),
 }
@@ -135,6 +140,41 @@ def hooked() -> nn.Module:
     return model
 
 
+def mixed(*before_and_after: nn.Module) -> nn.Module:
+    """Channels are the last dim, over which a pool runs."""
+    before, after = before_and_after
+    return nn.Sequential(nn.Linear(4, 6), before, per_channel(ISRLU, 6), after, nn.Linear(6, 2))
+
+
+def pool_of_flattened() -> nn.Module:
+    front = nn.Sequential(nn.Unflatten(1, (2, 2)), nn.Conv1d(2, 6, 1), per_channel(ISRLU, 6), nn.Flatten())
+    return nn.Sequential(*front, nn.AvgPool1d(3, 1, 1), nn.Linear(12, 2))
+
+
+class FlattenedBatch(nn.Module):
+    """The last dim is as long as dim 1 has channels, but is not the channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.act, self.b = nn.Conv1d(1, 4, 1), per_channel(ISRU, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.b(torch.flatten(self.act(self.a(x[:, None])), end_dim=1))
+
+
+def another_way_in_training(net: Net, x: torch.Tensor) -> torch.Tensor:
+    y = net.act(net.a(x))
+    return net.b(y) * y.mean() if net.training else net.b(y)
+
+
+def another_layer_in_training(net: Net, x: torch.Tensor) -> torch.Tensor:
+    return (net.b if net.training else net.c)(net.act(net.a(x)))
+
+
+def without_it_in_training(net: Net, x: torch.Tensor) -> torch.Tensor:
+    return net.b(net.a(x)) if net.training else net.b(net.act(net.a(x)))
+
+
 INEXACT: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "residual": (lambda: Net(residual), "its output goes to add, not to Linear or Conv alone"),
     "unused": (lambda: Net(unused_output), "nothing takes its output"),
@@ -156,6 +196,24 @@ INEXACT: dict[str, tuple[Callable[[], nn.Module], str]] = {
         lambda: nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 4, 1), per_channel(ISRLU, 4), nn.Linear(4, 4)),
         "the layer after it does not take its channels as inputs",
     ),
+    "pool before": (lambda: mixed(nn.AvgPool1d(3, 1, 1), nn.Identity()), "1 (AvgPool1d) mixes its channels"),
+    "pool after": (lambda: mixed(nn.Identity(), nn.MaxPool1d(3, 1, 1)), "3 (MaxPool1d) mixes its channels"),
+    "pool of flattened": (pool_of_flattened, "4 (AvgPool1d) mixes its channels"),
+    "flattened batch": (FlattenedBatch, "its output goes to flatten, not to"),
+    "training: another way": (lambda: Net(another_way_in_training).eval(), "its output goes to mean, not to Linear or"),
+    "training: another layer": (
+        lambda: Net(another_layer_in_training),
+        "in training and in eval mode it stands between",
+    ),
+    "training: without it": (lambda: Net(without_it_in_training), "the layers around it are used without it in"),
+    "overflow": (
+        lambda: nn.Sequential(nn.Linear(4, 4), ISRLU(1e80), nn.Linear(4, 4)),
+        "the scaled weights do not fit into torch.float32",
+    ),
+    "underflow": (
+        lambda: nn.Sequential(nn.Linear(4, 4), ISRLU(1e-84), nn.Linear(4, 4)),
+        "the scaled weights do not fit into torch.float32",
+    ),
     "zero": (lambda: nn.Sequential(nn.Linear(4, 4), ISRLU(0.0), nn.Linear(4, 4)), "alpha = 0 is the identity"),
 }
 
@@ -166,8 +224,9 @@ def test_left_alone(name: str) -> None:
     torch.manual_seed(1)
     model = make()
     x = torch.randn(FLAT)
-    want = model(x)
+    want, training = model(x), model.training
     with pytest.warns(UserWarning, match="fold_alpha leaves") as caught:
         assert fold_alpha(model) == {}
+    assert model.training == training
     assert len(caught) == 1 and reason in str(caught[0].message) and "\n" not in str(caught[0].message)
     assert torch.equal(model(x), want)

@@ -208,7 +208,7 @@ def run_testbench(folder: Path, *options: str) -> str:
         files = write(*options, "--out", str(folder / "unit.v"), "--testbench")
         assert [path.name for path in files] == ["unit.v", "unit_vectors.hex", "unit_tb.v"]
     subprocess.run(["iverilog", "-g2005", "-o", "test", "unit.v", "unit_tb.v"], cwd=folder, check=True)
-    return subprocess.run(["vvp", "test"], cwd=folder, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(["vvp", "test"], cwd=folder, capture_output=True, text=True, check=True, timeout=200).stdout
 
 
 @pytest.mark.slow
@@ -225,11 +225,23 @@ def test_verilog_is_plain_and_its_testbench_can_fail(tmp_path: Path) -> None:
     assert run_testbench(tmp_path, "--function", "isrlu").startswith("PASS: 65536 results")
     verilog = (tmp_path / "unit.v").read_text()
     assert len(verilog) < 100_000 and "\\" not in verilog  # no escaped names
-    assert verilog.startswith("// isrlu, table, bf16: error at most 0.50 ulp, one word per cycle, latency 1 cycle.\n")
+    assert verilog.startswith("// isrlu, table, bf16: largest error 0.50 ulp, one word per cycle, latency 1 cycle.\n")
     vectors = tmp_path / "unit_vectors.hex"
     vectors.write_text(vectors.read_text().replace("bf80 bf35", "bf80 bf36"))
     printed = run_testbench(tmp_path)
     assert "FAIL: 1 of 65536 results" in printed and "input bf80: bf35, expected bf36" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stuck", ["o__valid", "i__ready"])
+def test_testbench_of_a_unit_that_hangs_ends(tmp_path: Path, stuck: str) -> None:
+    options = ("--function", "isrlu", "--format", "int8")
+    assert run_testbench(tmp_path, *options).startswith("PASS: 256 results")
+    verilog = tmp_path / "unit.v"
+    broken = {"o__valid": ("o__valid <= i__valid", "o__valid <= 1'h0"), "i__ready": ("= o__ready | _", "= 1'h0 & _")}
+    assert broken[stuck][0] in verilog.read_text()
+    verilog.write_text(verilog.read_text().replace(*broken[stuck]))
+    assert run_testbench(tmp_path).startswith("FAIL: no more than 0 of 256 results came")
 
 
 @pytest.mark.slow
@@ -320,6 +332,7 @@ def test_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool)
         (["--format", "fp8"], "unknown format 'fp8': known are bf16, fp16, fp32, int8, int16 and fixedW.F"),
         (["--format", "fixed40.2"], "give 4 to 24 bits"),
         (["--function", "isrl", "--out", "x.v"], "unknown function 'isrl' (did you mean isrlu?)"),
+        (["--function", "", "--out", "x.v"], "unknown function ''"),
         (["--function", "isrlu", "--form", "magic", "--out", "x.v"], "unknown form 'magic'"),
         (
             ["--function", "tanh", "--form", "computed", "--out", "x.v"],

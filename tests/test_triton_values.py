@@ -20,7 +20,7 @@ from triton.runtime import interpreter
 
 import isrlu.torch as it
 from isrlu import _core, testing
-from isrlu.torch import _triton, _triton_kernels
+from isrlu.torch import _triton, _triton_kernels, _triton_norm_kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning:triton.runtime.interpreter")
 
@@ -327,6 +327,60 @@ def test_empty_tensors(launches) -> None:
     it.dyisru(torch.empty(0, 3), weight).sum().backward()
     assert torch.equal(weight.grad, torch.zeros(3))
     assert launches.names == []
+
+
+# shape, channels (0: alpha is a number), function; the last element is in the last program
+HUGE = [
+    ((2**31 + 1500,), 0, "isrlu"),
+    ((1, 2, 2**30 + 750), 2, "isrlu"),
+    ((2**21, 2, 1024), 2, "isrlu"),
+    ((2**19 + 16, 2**12), 2**12, "isrlu"),
+    ((2**19 + 16, 2**12), 2**12, "dyisru"),
+]
+
+
+@pytest.mark.parametrize(("shape", "channels", "function"), HUGE, ids=str)
+def test_the_last_of_more_than_2_to_31_elements(shape, channels, function, monkeypatch) -> None:
+    """The last program alone runs, forward and backward. The memory of the others is never touched."""
+    builder = interpreter.InterpreterBuilder
+    set_index, set_count = builder.set_grid_idx, builder.set_grid_dim
+    programs = []
+
+    class LastProgram:
+        def __init__(self, kernel) -> None:
+            self.kernel = kernel
+
+        def __getitem__(self, grid):
+            programs.append(grid[0])
+            monkeypatch.setattr(builder, "set_grid_idx", lambda b, x, y, z: set_index(b, grid[0] - 1, y, z))
+            monkeypatch.setattr(builder, "set_grid_dim", lambda b, x, y, z: set_count(b, grid[0], y, z))
+            return self.kernel[(1,)]
+
+    for module in (_triton_kernels, _triton_norm_kernels):
+        for name in vars(module):
+            if name.endswith("_kernel"):
+                monkeypatch.setattr(module, name, LastProgram(getattr(module, name)))
+    known = 256  # at the end of the last program's tile
+    x, grad = (torch.empty(shape, dtype=torch.float16) for _ in range(2))
+    ends = [torch.randn(known, generator=torch.Generator().manual_seed(k)).half() for k in range(2)]
+    for tensor, end in zip((x, grad), ends, strict=True):
+        tensor.view(-1)[-known:] = end
+    learned = torch.linspace(0.5, 2, max(channels, 1)).to(x.dtype if function == "dyisru" else torch.float32)
+    given = (learned.requires_grad_(), None, 0.5) if function == "dyisru" else (learned,) if channels else (2.0,)
+    y = getattr(it, function)(x.requires_grad_(), *given)
+    (of_x,) = torch.autograd.grad(y, x, grad)
+    assert x.numel() > 2**31 and len(programs) == 2 and min(programs) > 2**14
+    v, g = (end.double() for end in ends)
+    at = torch.arange(x.numel() - known, x.numel()) // (x.stride(1) if channels else 1) % max(channels, 1)
+    each = learned.detach().double()[at] if channels else torch.tensor(2.0).double()
+    if function == "dyisru":
+        d = 1 + 0.25 * v * v
+        want, slope = each * 0.5 * v / d.sqrt(), each * 0.5 * d**-1.5
+    else:
+        d = torch.where(v >= 0, 1.0, 1 + each * v * v)
+        want, slope = v / d.sqrt(), d**-1.5
+    torch.testing.assert_close(y.detach().view(-1)[-known:].double(), want, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(of_x.view(-1)[-known:].double(), g * slope, rtol=2e-3, atol=1e-4)
 
 
 def test_the_bench_command(launches, monkeypatch) -> None:

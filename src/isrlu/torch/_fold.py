@@ -3,7 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
@@ -14,15 +14,14 @@ from isrlu.torch._modules import ISRLU, ISRU
 ACTIVATIONS = (ISRLU, ISRU)
 CONSUMERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 PRODUCERS = (*CONSUMERS, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-# These commute with a positive factor, one per channel too.
+# These commute with a positive factor.
+ELEMENTWISE = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, F.dropout)
+# These too, and with one per channel, unless channels are the last dim.
 POOLS = (
     *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
     *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d),
-    *(nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
-)
-POOL_FUNCTIONS = (
     *(F.max_pool1d, F.max_pool2d, F.avg_pool1d, F.avg_pool2d, F.adaptive_avg_pool1d, F.adaptive_avg_pool2d),
-    *(torch.max_pool1d, torch.max_pool2d, F.dropout),
+    *(torch.max_pool1d, torch.max_pool2d),
 )
 
 
@@ -34,12 +33,14 @@ def fold_alpha(model: nn.Module) -> dict[str, float | Tensor]:
     """isrlu(x; alpha) = isrlu(sqrt(alpha) x; 1) / sqrt(alpha): the factors go into the layers around, in place.
 
     Every `ISRLU` and `ISRU` between Linear, Conv or BatchNorm before it and Linear or Conv after it gets alpha = 1, and
-    the model's outputs stay the same up to rounding. Pooling, Flatten and Dropout may stand in between. A learnable
-    alpha becomes a number. A learnable alpha per channel next to Linear layers is folded for 2-D inputs.
+    the model's outputs stay the same up to rounding, in training and in eval mode. Pooling, Flatten and Dropout may
+    stand in between. A learnable alpha becomes a number. A learnable alpha per channel is folded for batches: next to
+    Linear layers for 2-D inputs, next to Conv layers for inputs that have a batch dim. Shapes are not known here.
 
     Returns the folded alphas by the activations' names. Warns in one line for each activation that is left alone:
-    where its input or output goes elsewhere too (residual connections), or where a layer is shared or has hooks. Where
-    a model's forward cannot be traced but that of a part of it can, warns that the part must be called as a whole.
+    where its input or output goes elsewhere too (residual connections), where a layer is shared or has hooks, or where
+    the scaled weights do not fit into their dtype. Where a model's forward cannot be traced but that of a part of it
+    can, warns that the part must be called as a whole.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), ISRLU(4.0), nn.Linear(3, 1))
     >>> fold_alpha(model)
@@ -51,11 +52,11 @@ def fold_alpha(model: nn.Module) -> dict[str, float | Tensor]:
     left = {module: "its place in the model cannot be traced" for module in names if not _is_one(module)}
     folded: dict[str, float | Tensor] = {}
     for part, root in _traceable(model):
-        graph = _Graph(model, root)
+        graphs = [_Graph(model, root, training) for training in (True, False)]
         before = len(folded)
-        for node, module in graph.calls(tuple(left)):
+        for module in [each for each in left if any(graph.called[id(each)] for graph in graphs)]:
             try:
-                folded[names[module]] = graph.fold(node)
+                folded[names[module]] = _fold(module, graphs)
             except _NotExact as reason:
                 left[module] = str(reason)
             else:
@@ -76,6 +77,22 @@ def _is_one(module: Any) -> bool:
 
 
 class _Tracer(fx.Tracer):
+    """Traces in training or in eval mode, and leaves the mode as it was."""
+
+    def __init__(self, training: bool):
+        super().__init__()
+        self.training = training
+
+    def trace(self, root: Any, *args: Any) -> fx.Graph:
+        modes = {module: module.training for module in root.modules()}
+        try:
+            for module in modes:
+                module.training = self.training
+            return super().trace(root, *args)
+        finally:
+            for module, training in modes.items():
+                module.training = training
+
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         return type(module) in ACTIVATIONS or super().is_leaf_module(module, name)
 
@@ -83,7 +100,8 @@ class _Tracer(fx.Tracer):
 def _traceable(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
     """The module and its name, or, where its forward cannot be traced, those of its descendants whose forward can."""
     try:
-        _Tracer().trace(module)
+        for training in (True, False):
+            _Tracer(training).trace(module)
     except Exception:  # whatever a forward does with a proxy
         for attribute, child in module.named_children():
             yield from _traceable(child, f"{name}.{attribute}" if name else attribute)
@@ -91,11 +109,52 @@ def _traceable(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Modu
         yield name, module
 
 
-class _Graph:
-    """The calls of a traced module, and who else uses its layers."""
+def _fold(activation: Any, graphs: Sequence["_Graph"]) -> float | Tensor:
+    """Scale the layers around an activation. Returns its alpha. Raises _NotExact before anything is changed."""
+    alpha = activation.alpha.detach().clone() if activation.learnable else activation.alpha
+    factor = torch.as_tensor(alpha.cpu() if activation.learnable else alpha, dtype=torch.float64).sqrt().reshape(-1)
+    if not factor.min() > 0:
+        raise _NotExact("alpha = 0 is the identity")
+    first, *others = (graph.around(activation, len(factor)) for graph in graphs if graph.called[id(activation)])
+    layers = {id(layer) for layer in (first.producer, *first.consumers)}
+    if any({id(layer) for layer in (other.producer, *other.consumers)} != layers for other in others):
+        raise _NotExact("in training and in eval mode it stands between other layers")
+    if any(graph.called[layer] for graph in graphs if not graph.called[id(activation)] for layer in layers):
+        raise _NotExact("the layers around it are used without it in training or in eval mode")
+    scaled = [(each, factor.reshape(-1, *[1] * (each.ndim - 1))) for each in first.parameters()]
+    scaled += [(consumer.weight, 1 / _for_input(consumer, factor)) for consumer in first.consumers]
+    products = [(each, _product(each, by)) for each, by in scaled]
+    with torch.no_grad():
+        for each, product in products:
+            each.copy_(product)
+    return alpha
 
-    def __init__(self, model: nn.Module, root: nn.Module):
-        self.nodes = _Tracer().trace(root).nodes
+
+def _product(weight: Tensor, factor: Tensor) -> Tensor:
+    """weight * factor, in the dtype of weight, computed on the CPU: not every device has float64."""
+    wanted = weight.detach().cpu().double() * factor
+    product = wanted.to(weight.dtype)
+    if not (product.double() - wanted).norm() <= torch.finfo(weight.dtype).eps * wanted.norm():
+        raise _NotExact(f"the scaled weights do not fit into {weight.dtype}")
+    return product
+
+
+class _Around(NamedTuple):
+    """The layer before an activation and the layers after it."""
+
+    producer: Any
+    consumers: list[Any]
+
+    def parameters(self) -> list[Tensor]:
+        """Of the producer: what is to be multiplied."""
+        return [each for each in (self.producer.weight, self.producer.bias) if each is not None]
+
+
+class _Graph:
+    """The calls of a module, traced in one mode, and who else uses its layers."""
+
+    def __init__(self, model: nn.Module, root: nn.Module, training: bool):
+        self.nodes = _Tracer(training).trace(root).nodes
         self.modules = dict(root.named_modules())
         self.uses = Counter(id(module) for _, module in model.named_modules(remove_duplicate=False))
         self.uses.update(id(each) for _, each in model.named_parameters(remove_duplicate=False))
@@ -103,38 +162,23 @@ class _Graph:
         self.uses.update(id(parameters.get(str(node.target))) for node in self.nodes if node.op == "get_attr")
         self.called = Counter(id(self.modules[str(node.target)]) for node in self.nodes if node.op == "call_module")
 
-    def calls(self, wanted: Sequence[nn.Module]) -> Iterator[tuple[fx.Node, Any]]:
-        for node in self.nodes:
-            if node.op == "call_module" and self.modules[str(node.target)] in wanted:
-                yield node, self.modules[str(node.target)]
-
-    def fold(self, node: fx.Node) -> float | Tensor:
-        """Scale the layers around an activation. Returns its alpha. Raises _NotExact before anything is changed."""
-        activation = self._only_here(node)
-        alpha = activation.alpha.detach().clone() if activation.learnable else activation.alpha
-        factor = torch.as_tensor(alpha, dtype=torch.float64).sqrt().reshape(-1)
-        if not factor.min() > 0:
-            raise _NotExact("alpha = 0 is the identity")
-        producer = self._producer(node.all_input_nodes[0])
-        if len(factor) not in (1, len(producer.weight)):
-            raise _NotExact(f"{len(factor)} alphas do not match the {len(producer.weight)} channels before it")
-        found = list(self._consumers(node))
+    def around(self, activation: nn.Module, channels: int) -> _Around:
+        """What to scale for an activation with so many alphas. Raises _NotExact if scaling is not enough."""
+        (node, *_) = (n for n in self.nodes if self._kind(n) and self.modules[str(n.target)] is activation)
+        self._only_here(node)
+        producer, pool = self._producer(node.all_input_nodes[0])
+        if channels not in (1, len(producer.weight)):
+            raise _NotExact(f"{channels} alphas do not match the {len(producer.weight)} channels before it")
+        # Channels are in dim 1 of what Conv makes, and in the last dim of what Linear takes.
+        last = channels > 1 and isinstance(producer, nn.Linear)
+        if last and pool:
+            raise _NotExact(f"{self._name(pool)} mixes its channels")
+        found = list(self._consumers(node, last, channels > 1))
         if not found:
             raise _NotExact("nothing takes its output")
-        consumers, flattened = zip(*found, strict=True)
-        if len(factor) > 1:
-            # Channels are in dim 1 of what Conv makes, and in the last dim of what Linear takes.
-            flat = isinstance(producer, nn.Linear)
-            if any(isinstance(c, nn.Linear) != (flat or f) for c, f in zip(consumers, flattened, strict=True)):
-                raise _NotExact("the layer after it does not take its channels as inputs")
-        scales = [1 / _for_input(consumer, factor) for consumer in consumers]
-        with torch.no_grad():
-            for each in (producer.weight, producer.bias):
-                if each is not None:
-                    each.copy_(each.double() * factor.to(each.device).reshape(-1, *[1] * (each.ndim - 1)))
-            for consumer, scale in zip(consumers, scales, strict=True):
-                consumer.weight.copy_(consumer.weight.double() * scale.to(consumer.weight.device))
-        return alpha
+        if channels > 1 and any(isinstance(consumer, nn.Linear) != last for consumer, last in found):
+            raise _NotExact("the layer after it does not take its channels as inputs")
+        return _Around(producer, [consumer for consumer, _ in found])
 
     def _only_here(self, node: fx.Node) -> Any:
         module = self.modules[str(node.target)]
@@ -151,32 +195,42 @@ class _Graph:
         kind = self._kind(node)
         return f"{node.target} ({kind.__name__})" if kind else node.name
 
-    def _commutes(self, node: fx.Node) -> bool:
-        return self._kind(node) in POOLS or (node.op == "call_function" and node.target in POOL_FUNCTIONS)
+    def _is_one_of(self, node: fx.Node, known: tuple[Any, ...]) -> bool:
+        return self._kind(node) in known or (node.op == "call_function" and node.target in known)
 
     def _flattens(self, node: fx.Node) -> bool:
         if self._kind(node) is nn.Flatten:
             module: Any = self.modules[str(node.target)]
             return (module.start_dim, module.end_dim) == (1, -1)
-        return node.target in (torch.flatten, "flatten") and (*node.args[1:], *node.kwargs.values()) == (1,)
+        dims = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False)) | node.kwargs
+        return node.target in (torch.flatten, "flatten") and dims in ({"start_dim": 1}, {"start_dim": 1, "end_dim": -1})
 
-    def _producer(self, node: Any) -> Any:
-        """The layer whose output reaches the activation alone."""
-        while len(node.users) == 1 and self._commutes(node):
+    def _producer(self, node: Any) -> tuple[Any, fx.Node | None]:
+        """The layer whose output reaches the activation alone, and a pool in between."""
+        pool = None
+        while len(node.users) == 1 and self._is_one_of(node, (*ELEMENTWISE, *POOLS)):
+            pool = node if self._is_one_of(node, POOLS) else pool
             node = node.all_input_nodes[0]
         if len(node.users) > 1:
             raise _NotExact(f"the output of {node.target} goes elsewhere too")
         if self._kind(node) not in PRODUCERS or self.modules[str(node.target)].weight is None:
             raise _NotExact(f"its input comes from {self._name(node)}, not from Linear, Conv or BatchNorm with weights")
-        return self._only_here(node)
+        return self._only_here(node), pool
 
-    def _consumers(self, node: fx.Node, flattened: bool = False) -> Iterator[tuple[Any, bool]]:
-        """The layers that take the activation's output, and whether all dims from 1 on have been made one before."""
+    def _consumers(self, node: fx.Node, last: bool, several: bool) -> Iterator[tuple[Any, bool]]:
+        """The layers that take the activation's output, and whether channels are the last dim of what they take.
+
+        last: whether they are here. several: whether the channels have several factors.
+        """
         for user in node.users:
             if self._kind(user) in CONSUMERS:
-                yield self._only_here(user), flattened
-            elif self._commutes(user) or self._flattens(user):
-                yield from self._consumers(user, flattened or self._flattens(user))
+                yield self._only_here(user), last
+            elif self._flattens(user):
+                yield from self._consumers(user, True, several)
+            elif several and last and self._is_one_of(user, POOLS):
+                raise _NotExact(f"{self._name(user)} mixes its channels")
+            elif self._is_one_of(user, (*ELEMENTWISE, *POOLS)):
+                yield from self._consumers(user, last, several)
             else:
                 raise _NotExact(f"its output goes to {self._name(user)}, not to Linear or Conv alone")
 

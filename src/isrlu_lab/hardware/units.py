@@ -64,7 +64,7 @@ def select(
 ) -> list[Unit]:
     """The units of these names, at least one; None stands for every name."""
     for what, name, known in (("function", function, FUNCTIONS), ("form", form, FORMS)):
-        if name and name not in known:
+        if name is not None and name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             raise UserError(f"unknown {what} {name!r}{hint}: known are {', '.join(known)}")

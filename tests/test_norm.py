@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from norm_vectors import by_torch
@@ -180,7 +181,8 @@ def test_absent_parameters_and_numbers() -> None:
         ({"weight": torch.ones(8, dtype=torch.float64)}, TypeError, "weight is torch.float64, x is torch.float32"),
         ({"alpha": torch.tensor(0.5).half()}, TypeError, "alpha is torch.float16"),
         ({"alpha": torch.ones(2)}, ValueError, r"alpha must be a number or a tensor with one value, got shape \[2\]"),
-        ({"shift": INF}, ValueError, "shift must be finite, got inf"),
+        ({"shift": INF}, ValueError, "shift must be a finite number, got inf"),
+        ({"alpha": 10**400}, ValueError, "alpha must be a finite number, got 1000"),
         ({"alpha": "1"}, TypeError, "alpha must be a number or a tensor with one value, got str"),
         ({"weight": torch.ones(8, device="meta")}, ValueError, "weight is on meta, x on cpu: move one of them"),
         ({"x": torch.ones(4, 8, dtype=torch.int64)}, TypeError, "x must be float16, bfloat16, float32 or float64"),
@@ -193,6 +195,12 @@ def test_errors_are_one_line(change: dict, error: type[Exception], message: str)
     with pytest.raises(error, match=message) as caught:
         dyisru(**{"x": torch.ones(4, 8), **given, **change})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [2, np.float32(2), np.float64(2)], ids=lambda number: type(number).__name__)
+def test_every_kind_of_number_takes_the_kernels(number) -> None:
+    x = torch.randn(1000)
+    assert torch.equal(dyisru(x, alpha=number, shift=number), dyisru(x, alpha=2.0, shift=2.0))
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own

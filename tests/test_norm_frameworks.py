@@ -33,6 +33,10 @@ def test_numpy_arguments() -> None:
     assert isrlu.numpy.dyisru(x, np.ones((2, 3))).shape == (2, 3)
     assert isrlu.numpy.dyisru(np.arange(3), alpha=1).dtype == np.float64
     assert isrlu.numpy.dyisru(1.5) == pytest.approx(0.6)
+    swapped = isrlu.numpy.dyisru(np.array([1.5], ">f4"))
+    assert swapped == pytest.approx(0.6) and swapped.dtype == np.float32
+    with pytest.raises(ValueError, match="alpha must be a finite number, got 1000"):
+        isrlu.numpy.dyisru(1.5, alpha=10**400)
     for keywords, message in (
         ({"weight": np.ones(2)}, r"x of shape \(2, 3\) does not end in the shape \(2,\) of weight"),
         ({"bias": 1.0}, "bias needs at least 1 dim"),

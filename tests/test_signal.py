@@ -195,6 +195,14 @@ def test_bad_arguments(call, message: str) -> None:
         call()
 
 
+def test_arguments_of_other_types() -> None:
+    with pytest.raises(TypeError, match="function must be a name or a callable, got None"):
+        moments(None)
+    with pytest.raises(TypeError, match="the probability of dropping must be a real number, got 'a'"):
+        dropout_constants("a")
+    assert {type(each) for each in dropout_constants(np.float32(0.5))} == {float}
+
+
 def test_tables_of_the_docs() -> None:
     done = subprocess.run([sys.executable, "-m", "isrlu.signal"], capture_output=True, text=True, check=True)
     assert "| 1 | 0.13736 | 0.65329 | 1.2372 | 1.2197 | 0.8295 | 0.8597 |" in done.stdout

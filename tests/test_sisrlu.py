@@ -159,6 +159,17 @@ def test_dropout_of_channels_in_place_and_in_evaluation() -> None:
     assert it.SISRLUDropout(0.0)(x) is x
 
 
+@pytest.mark.parametrize("dropout", [it.sisrlu_dropout, it.feature_sisrlu_dropout])
+def test_dropout_of_what_is_no_real_tensor_is_an_error(dropout) -> None:
+    for x in (torch.arange(6).reshape(2, 3), torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 3) + 1j):
+        with pytest.raises(TypeError, match=f"x must be float16, bfloat16, float32 or float64, got {x.dtype}"):
+            dropout(x)
+    with pytest.raises(TypeError, match=r"x must be a torch.Tensor, got list"):
+        dropout([1.0])
+    traced = torch.fx.symbolic_trace(torch.nn.Sequential(it.SISRLUDropout(0.5)))
+    assert traced(torch.ones(2, 3)).shape == (2, 3)
+
+
 def test_jax_and_flax() -> None:
     jax = pytest.importorskip("jax")
     import isrlu.flax

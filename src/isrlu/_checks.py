@@ -42,7 +42,10 @@ def check_finite(name: str, number: Any) -> float:
     """
     if isinstance(number, (bool, complex, str, bytes)) or not hasattr(number, "__float__"):
         raise TypeError(f"{name} must be a real number, got {number!r}")
-    value = float(number)
+    try:
+        value = float(number)
+    except OverflowError:  # a Python integer beyond float's range
+        value = math.inf
     if not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number, got {number!r}")
     return value

@@ -219,6 +219,7 @@ def dyisru(x: Any, weight: Any = None, bias: Any = None, alpha: float = 0.5, shi
     x = np.asarray(x)
     if x.dtype.kind in "biu":
         x = x.astype(np.sqrt.resolve_dtypes((x.dtype, None))[1])
+    x = x.astype(x.dtype.newbyteorder("="), copy=False)
     if x.dtype not in _FLOATS and x.dtype.name != "bfloat16":
         raise TypeError(f"dyisru takes real numbers (float16, bfloat16, float32, float64, integers), got {x.dtype}")
     dtype = np.dtype(_formula.computed(x.dtype.name))

@@ -99,6 +99,8 @@ def _resolve(function: Function, alpha: float | None) -> Callable[[Array], Array
     if not isinstance(function, str):
         if alpha is not None:
             raise ValueError(f"alpha={alpha!r} needs the name of a function with an alpha: {', '.join(_WITH_ALPHA)}")
+        if not callable(function):
+            raise TypeError(f"function must be a name or a callable, got {function!r}")
         return function
     if function in _WITH_ALPHA:
         of, default = _WITH_ALPHA[function]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isrlu._checks import check_alpha
+from isrlu._checks import check_alpha, check_finite
 
 SISRLU_ALPHA = 0.70832
 """The default alpha of sisrlu. lambda beta / sqrt(alpha) = 1.7581: it then saturates where SELU does."""
@@ -70,8 +70,9 @@ def dropout_constants(p: float, alpha: float = SISRLU_ALPHA) -> DropoutConstants
     is kept with probability q = 1 - p, the result has the mean p s and the variance q + q p s^2. The line
     scale x + shift brings them back to 0 and 1.
     """
+    given, p = p, p if isinstance(p, bool) else check_finite("the probability of dropping", p)
     if isinstance(p, bool) or not 0 <= p < 1:
-        raise ValueError(f"the probability of dropping must be at least 0 and below 1, got {p!r}")
+        raise ValueError(f"the probability of dropping must be at least 0 and below 1, got {given!r}")
     if check_alpha(alpha) == 0:
         raise ValueError(f"alpha must be above 0, got {alpha!r}: with alpha 0 sisrlu does not saturate")
     beta, lambda_ = sisrlu_constants(alpha)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from isrlu.signal import SISRLU_ALPHA, DropoutConstants, dropout_constants
-from isrlu.torch import _private
+from isrlu.torch import _functional, _private
 
 
 def sisrlu_dropout(
@@ -26,6 +26,7 @@ def sisrlu_dropout(
     >>> print(f"{abs(y.mean().item()):.2f} {y.var().item():.2f}")
     0.00 1.00
     """
+    _check(x)
     return _drop(x, x.shape, p, alpha, training, inplace)
 
 
@@ -33,9 +34,15 @@ def feature_sisrlu_dropout(
     x: Tensor, p: float = 0.5, alpha: float = SISRLU_ALPHA, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """The same for whole channels: x has the shape [batch, channels, ...]."""
+    _check(x)
     if x.dim() < 2:
         raise ValueError(f"x must have the shape [batch, channels, ...], got {tuple(x.shape)}")
     return _drop(x, torch.Size((*x.shape[:2], *[1] * (x.dim() - 2))), p, alpha, training, inplace)
+
+
+def _check(x: Tensor) -> None:
+    if not _functional._is_foreign(x):
+        _functional._check_input(x)
 
 
 def _drop(x: Tensor, shape: torch.Size, p: float, alpha: float, training: bool, inplace: bool) -> Tensor:

@@ -38,8 +38,8 @@ def fit(
     Returns:
         R^2 by the layer's name: 1 if its outputs are the old norm's, 0 if they are no nearer than each channel's mean.
 
-    A parameter with requires_grad=False is set too. A layer without weight and bias gets only alpha and shift. A channel
-    whose inputs are all the same keeps its weight, and gets a bias.
+    A parameter with requires_grad=False is set too. A layer without weight and bias gets only alpha and shift.
+    A channel whose inputs are all the same keeps its weight, and gets a bias.
     """
     layers = {
         name: module

@@ -12,6 +12,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import handle_torch_function
 
 from isrlu import _core
+from isrlu._checks import check_finite
 from isrlu.torch import _norm_formula, _norm_ops, _private
 from isrlu.torch._functional import LARGEST, _check_input, _is_compiling, _is_exporting_to_onnx, _is_foreign
 
@@ -85,7 +86,10 @@ def _general(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Numbe
         return handle_torch_function(dyisru, (x,), x, weight, bias, alpha, shift)
     _check_input(x)
     _check_scale(x, weight, bias)
+    given = alpha, shift
     alpha, shift = _check_number("alpha", alpha, x), _check_number("shift", shift, x)
+    if not is_dynamo_compiling() and (type(alpha), type(shift)) != (type(given[0]), type(given[1])):
+        return dyisru(x, weight, bias, alpha, shift)  # now floats, which the kernels take
     if _is_compiling():
         compiled = _norm_ops if _norm_ops.can_take(x) else _norm_formula
         return compiled.traced(x, weight, bias, alpha, shift)
@@ -119,11 +123,11 @@ def _check_number(name: str, given: Number, x: Tensor) -> Number:
         if given.numel() != 1:
             raise ValueError(f"{name} must be a number or a tensor with one value, got shape {list(given.shape)}")
         return given
-    if isinstance(given, bool) or not isinstance(given, (int, float)):
+    if type(given) in (float, int) and abs(given) <= LARGEST:
+        return float(given)
+    if isinstance(given, (bool, complex, str, bytes)) or not hasattr(given, "__float__"):
         raise TypeError(f"{name} must be a number or a tensor with one value, got {type(given).__name__}")
-    if not -LARGEST <= given <= LARGEST:  # Dynamo can't trace math.isfinite of a number that changes
-        raise ValueError(f"{name} must be finite, got {given}")
-    return float(given)
+    return check_finite(name, given)
 
 
 def _check_tensor(name: str, given: Tensor, x: Tensor) -> None:

@@ -61,10 +61,10 @@ def _as_tensor(number: float, x: Tensor) -> Tensor:
     return torch.full((), number, dtype=torch.float64 if x.dtype is torch.float64 else torch.float32)
 
 
-def _forward(x: Tensor, *parameters: Tensor | None) -> Tensor:
+def _forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Tensor, shift: Tensor) -> Tensor:
     with torch.no_grad():
-        y = _core.norm_forward(x, *parameters)
-        return _norm_formula.value(x, *parameters).contiguous() if y is None else y
+        y = _core.norm_forward(x, weight, bias, alpha, shift)
+        return _norm_formula.value(x, weight, bias, alpha, shift).contiguous() if y is None else y
 
 
 def _backward(x: Tensor, grad: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:

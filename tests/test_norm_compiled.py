@@ -68,8 +68,8 @@ def test_a_number_of_rows_that_changes_compiles_twice() -> None:
     assert counter.frame_count == 2
 
 
-def test_a_number_of_rows_that_depends_on_data(monkeypatch) -> None:
-    monkeypatch.setattr(torch._dynamo.config, "capture_dynamic_output_shape_ops", True)
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+def test_a_number_of_rows_that_depends_on_data() -> None:
     layer = DyISRU(CHANNELS)
 
     def some_rows(x: Tensor) -> Tensor:

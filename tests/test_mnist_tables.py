@@ -317,6 +317,7 @@ def test_the_significance_table_pairs_by_seed() -> None:
 def test_results_from_stored_runs(tmp_path: Path, module, rows, monkeypatch: pytest.MonkeyPatch) -> None:
     """All runs are there: nothing is trained, and tables, claims and figures are made of them."""
     monkeypatch.setattr(study.IMAGES, "find", lambda folder: ("digits", ""))
+    monkeypatch.setattr(study.IMAGES, "at_hand", lambda folder: "digits")
     digits = data.digits()
     monkeypatch.setattr(study, "load_any", lambda source: dataclasses.replace(digits, identity="mnist", title="MNIST"))
     found = imagined(rows(), lambda spec: {"accuracy": 99.2 + noise(spec)}, seeds=2)

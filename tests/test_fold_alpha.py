@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -134,9 +135,9 @@ def tied_weight() -> nn.Module:
     return model
 
 
-def hooked() -> nn.Module:
-    model = nn.Sequential(nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4))
-    model[0].register_forward_hook(lambda *_: None)
+def hooked(at: int) -> nn.Module:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Identity(), ISRLU(3.0), nn.Dropout(0.0), nn.Flatten(), nn.Linear(4, 4))
+    model[at].register_forward_hook(lambda module, given, result: result + 1)
     return model
 
 
@@ -185,7 +186,7 @@ INEXACT: dict[str, tuple[Callable[[], nn.Module], str]] = {
         "b is used more than once",
     ),
     "tied": (tied_weight, "0 is used more than once"),
-    "hooks": (hooked, "0 has hooks"),
+    **{f"hooks of {at}": (partial(hooked, at), f": {at} has hooks") for at in range(6)},
     "first": (lambda: nn.Sequential(ISRLU(3.0), nn.Linear(4, 4)), "its input comes from input_1, not from"),
     "last": (lambda: nn.Sequential(nn.Linear(4, 4), ISRU(3.0)), "its output goes to output, not to"),
     "norm": (

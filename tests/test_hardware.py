@@ -212,12 +212,16 @@ def run_testbench(folder: Path, *options: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", ["isru bf16 linear --pipelined", "rsqrt fp16 table", "tanh int8 table"])
+@pytest.mark.parametrize(
+    "options",
+    ["isru bf16 linear --pipelined", "isrlu bf16 computed --pipelined", "rsqrt fp16 table", "tanh int8 table"],
+)
 def test_written_verilog_passes_its_testbench(tmp_path: Path, options: str) -> None:
     function, number, form, *pipelined = options.split()
     words = 1 << find_format(number).width
     printed = run_testbench(tmp_path, "--function", function, "--format", number, "--form", form, *pipelined)
     assert printed.startswith(f"PASS: {words} results")
+    assert "\\" not in (tmp_path / "unit.v").read_text()  # no escaped names
 
 
 @pytest.mark.slow

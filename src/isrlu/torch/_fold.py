@@ -184,9 +184,14 @@ class _Graph:
         module = self.modules[str(node.target)]
         if self.called[id(module)] > 1 or any(self.uses[id(each)] > 1 for each in (module, *module.parameters())):
             raise _NotExact(f"{node.target} is used more than once")
+        self._without_hooks(node)
+        return module
+
+    def _without_hooks(self, node: fx.Node) -> None:
+        """A hook may change the values that pass, or take them."""
+        module = self.modules[str(node.target)]
         if module._forward_hooks or module._forward_pre_hooks:
             raise _NotExact(f"{node.target} has hooks")
-        return module
 
     def _kind(self, node: fx.Node) -> type | None:
         return type(self.modules[str(node.target)]) if node.op == "call_module" else None
@@ -196,10 +201,14 @@ class _Graph:
         return f"{node.target} ({kind.__name__})" if kind else node.name
 
     def _is_one_of(self, node: fx.Node, known: tuple[Any, ...]) -> bool:
-        return self._kind(node) in known or (node.op == "call_function" and node.target in known)
+        if self._kind(node) in known:
+            self._without_hooks(node)
+            return True
+        return node.op == "call_function" and node.target in known
 
     def _flattens(self, node: fx.Node) -> bool:
         if self._kind(node) is nn.Flatten:
+            self._without_hooks(node)
             module: Any = self.modules[str(node.target)]
             return (module.start_dim, module.end_dim) == (1, -1)
         dims = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False)) | node.kwargs

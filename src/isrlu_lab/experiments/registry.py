@@ -135,7 +135,7 @@ EXPERIMENTS = (
         title="Sections 3.2 and 6: in hardware",
         summary="gates and time of ISRLU, ISRU and 1/sqrt(x) units beside FMA, ELU and tanh; this CPU's instructions",
         quick="1 min",
-        full="15 min",
+        full="30 min",
         module="isrlu_lab.experiments.hardware",
     ),
 )

@@ -1,5 +1,6 @@
 """The files that hardware people take: Verilog, a self-checking testbench with its vectors, a C header for hls4ml."""
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from isrlu_lab.hardware.yosys import write_rtlil, yosys
 
 ABOUT = """\
 // {unit.function}, {unit.form}, {unit.number.name}: {accuracy}, one word per cycle, latency {cycles}.
-// A word moves in a cycle where its valid and its ready are both 1. Numbers in names count pipeline stages.
+// A word moves in a cycle where its valid and its ready are both 1. The number of a register is its pipeline stage.
 """
 
 TESTBENCH = """\
@@ -86,9 +87,11 @@ def write_verilog(unit: Unit, path: Path, *, testbench: bool) -> list[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         name = f"{unit.name}.v"
-        tidy = ("proc", "opt_expr", "opt_clean", "opt_dff", "opt_clean -purge", "memory_collect")
+        hide = "rename -hide w:*port__data*"  # a second name of each table's data
+        tidy = (hide, "proc", "opt_expr", "opt_clean", "opt_dff", "opt_clean -purge", "memory_collect")
         yosys(folder, write_rtlil(unit, unit.name, folder), *tidy, f"write_verilog -noattr {name}")
         text = (folder / name).read_text().partition("\n")[2]  # without Yosys' version
+    text = re.sub(r"\\(\w+)\$(\d+) ", r"\1__\2", text)  # Amaranth numbers equal names: plain ones, not escaped ones
     error = max_error(unit)  # "0.50", "12.2 bits" or "exact"
     accuracy = f"largest error {error} ulp" if error[-1].isdigit() else error
     cycles = "1 cycle" if unit.latency == 1 else f"{unit.latency} cycles"

@@ -24,16 +24,15 @@ from isrlu_lab.measure.gpu_code_bench import POINTER, compile_for, count
 
 TARGETS = gpu_code_bench.TARGETS
 LOADS = {"forward": 1, "backward": 2}
-# Bytes of a thread. PyTorch 2.13 requires Triton 3.7.1, which needs a few more registers on sm_80 (docs/gpu.md).
-SPILLS = 0 if tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9) else 32
+OLDER = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
 
 
 def check(figures: dict[str, float], direction: str, dtype: str) -> None:
     """One load and one store of 128 bits per thread (backward: two and one), no division, no spill, few registers."""
     assert figures["loads"] == LOADS[direction] and figures["stores"] == 1
     assert figures["divisions"] == 0 or dtype == "float64"
-    assert figures["spills"] <= SPILLS
-    assert figures["occupancy"] > 0.5 or (SPILLS and figures["occupancy"] == 0.5)
+    assert figures["spills"] == 0
+    assert figures["occupancy"] > 0.5
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -49,7 +48,10 @@ def test_memory_traffic_is_that_of_relu(target, dtype) -> None:
 def test_other_dtypes(target, dtype) -> None:
     for function in ("isrlu", "dyisru"):
         for direction in LOADS:
-            check(count(compile_for(target, function, direction, dtype), dtype), direction, dtype)
+            figures = count(compile_for(target, function, direction, dtype), dtype)
+            if (target, function, direction, dtype) == ("sm_80", "dyisru", "backward", "float64") and OLDER:
+                assert figures.pop("spills") <= 8  # one number, which tiles with a mask load once per part
+            check({"spills": 0, **figures}, direction, dtype)
 
 
 @pytest.mark.parametrize("target", TARGETS)

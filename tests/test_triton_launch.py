@@ -115,6 +115,26 @@ def test_every_launch_is_inside_of_the_device(gpu, monkeypatch) -> None:
     assert seen == [word for kernel in kernels for word in ("enter", kernel, "exit")]
 
 
+@pytest.mark.parametrize("function", [it.isrlu, it.dyisru])
+def test_a_grid_that_is_too_large_takes_the_formula(function, gpu, monkeypatch) -> None:
+    """HIP launches fewer than 2^32 threads. The next call of a smaller tensor is launched."""
+    assert _triton.MOST_PROGRAMS["hip"] * 256 < 2**32 <= (_triton.MOST_PROGRAMS["hip"] + 1) * 256
+    launched = []
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    monkeypatch.setitem(_triton.MOST_PROGRAMS, "hip", 1)
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    for name in ("_triton_kernels", "_triton_norm_kernels"):
+        monkeypatch.setattr(it, name, Kernels(launched.append), raising=False)
+    x = torch.randn(_triton.tile_of(torch.empty(0)) * _triton.ROWS + 1)
+    _core.set_launch_devices([])
+    expected = function(x)
+    _core.set_launch_devices([CPU])
+    torch.testing.assert_close(function(x), expected)
+    assert not launched
+    function(x[:9].clone())
+    assert len(launched) == 1
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect")
 def test_no_value_of_a_tensor_is_read(tmp_path) -> None:
     """So nothing waits for the GPU, and a CUDA graph can be captured."""

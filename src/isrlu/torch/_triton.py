@@ -24,7 +24,7 @@ OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}  # a product and a sum are
 TILE_BYTES = {"cuda": 2048, "hip": 4096, "xpu": 2048}  # 128 bits for each of 4 x 32 or 4 x 64 threads
 ROWS = 16  # tiles below each other that one program takes where channels are columns
 REGISTERS = 56  # of a thread: 64 would halve the occupancy of NVIDIA's GPUs
-MOST_PROGRAMS = 2**31 - 1
+MOST_PROGRAMS = {"cuda": 2**31 - 1, "hip": 2**24 - 1, "xpu": 2**31 - 1}  # HIP: below 2^32 threads, 256 in a program
 LARGEST = torch.finfo(torch.float32).max
 WIDEST = 2**31 - 2**16  # columns that are counted in 32 bits
 FUNCTIONS = ("isrlu", "isru", "isru_sigmoid", "sisrlu")
@@ -43,7 +43,7 @@ def forward(x: Tensor, y: Tensor, kernel: int, alpha: float | Tensor) -> bool:
         from isrlu.torch import _triton_kernels as kernels
 
         tiles = divide(x, alpha, tile_of(x), ROWS)
-        if tiles.programs > MOST_PROGRAMS:
+        if tiles.programs > most_programs(x):
             return False
         kernels.forward_kernel[(tiles.programs,)](
             x, y, *_alpha(alpha, x, kernel), *tiles.sizes, *_constants(kernel, alpha),
@@ -111,6 +111,11 @@ def on_device_of(x: Tensor) -> Any:
 def tile_of(x: Tensor) -> int:
     """Elements of a tile."""
     return TILE_BYTES[_backend(x)] // x.element_size()
+
+
+def most_programs(x: Tensor) -> int:
+    """The largest grid of this backend."""
+    return MOST_PROGRAMS[_backend(x)]
 
 
 def _backend(x: Tensor) -> str:

@@ -118,8 +118,8 @@ def backward_from_output(y, grad, alpha, FUNCTION: tl.constexpr, FULL: tl.conste
 
 @triton.jit
 def alpha_gradient(f, grad, FUNCTION: tl.constexpr):
-    """grad df/dalpha, from f = f(x)"""
-    g = -0.5 * grad * (f * f * f)
+    """grad df/dalpha times -2, from f = f(x)"""
+    g = grad * (f * f * f)
     if FUNCTION == "isrlu":
         g = tl.where(f >= 0.0, 0.0, g)
     return g
@@ -189,9 +189,10 @@ def backward_strip(
             g_in, f = backward_from_output(scaled(given, given, 1 / POSITIVE, 1 / NEGATIVE), g, alpha, FUNCTION, FULL)
         else:
             g_in, f = backward(given, g, alpha, FUNCTION, FULL)
+        total += alpha_gradient(f, g, FUNCTION)  # before the store: after it, Triton 3.7.1 takes more registers
         tl.store(out + at + lane, g_in.to(out.dtype.element_ty), mask=inside)
-        total += alpha_gradient(f, g, FUNCTION)
     if partials is not None:
+        total *= -0.5
         if CHANNEL == "column":
             at = (row // ROWS).to(tl.int64) * columns + start
             tl.store(partials + at + lane, total, mask=lane < columns - start)

@@ -15,7 +15,7 @@ def forward(x: Tensor, y: Tensor, weight: Tensor | None, bias: Tensor | None, al
         from isrlu.torch import _triton_norm_kernels as kernels
 
         tiles, sizes = _divide(x, weight, bias)
-        if tiles.programs > _triton.MOST_PROGRAMS:
+        if tiles.programs > _triton.most_programs(x):
             return False
         kernels.norm_forward_kernel[(tiles.programs,)](
             x, y, weight, bias, *_numbers(x, alpha, shift), *sizes, **_triton.options(x, tiles)

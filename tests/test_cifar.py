@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
-from isrlu_lab import data
+from isrlu_lab import data, reproduce
 from isrlu_lab.data import cifar10
 from isrlu_lab.errors import UserError
 from isrlu_lab.experiments import cifar as experiment
 from isrlu_lab.experiments.context import Context
+from isrlu_lab.experiments.experiment import Column, Figure, Result, Table
 from isrlu_lab.experiments.result_store import Store
 from isrlu_lab.experiments.study import Study
+from isrlu_lab.measure import cifar_bench
 from isrlu_lab.output_folder import OutputFolder
 from isrlu_lab.training.cifar import network, train_cifar
 from isrlu_lab.training.cifar.cifar_spec import ACTIVATIONS, CifarSpec
@@ -140,7 +143,7 @@ def made_study(accuracy: dict[str, float]) -> Study:
     runs = {}
     for spec in study.specs():
         assert isinstance(spec, CifarSpec)
-        history = {"loss": [2.0, 1.0], "accuracy": [50.0, 60.0], "training_seconds": [10.0, 12.0]}
+        history = {"loss": [2.0, 1.0], "accuracy": [50.0, 60.0], "training_seconds": [10.0, 12.0], "steps": 1000}
         value = accuracy.get(spec.activation, 70.0) + noise[spec.seed] * (1 + len(spec.activation) / 10)
         numbers = {"final_accuracy": value, "final_loss": 1.0, "step_milliseconds": 20.0}
         runs[spec.hash] = Run(spec, "done", "", {**numbers, "history": history})
@@ -158,16 +161,89 @@ def test_verdicts(accuracy: dict[str, float], verdicts: list[str]) -> None:
     assert [each.verdict for each in experiment._claims(made_study(accuracy))] == verdicts
 
 
-def test_without_cifar_the_experiment_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_of_every_activation_is_measured_on_its_own_network() -> None:
+    threads = torch.get_num_threads()
+    specs = [CifarSpec(activation=each, **TINY) for each in ACTIVATIONS]
+    found = cifar_bench.run(specs, rounds=2)
+    assert [each["activation"] for each in found] == list(ACTIVATIONS) and found[0]["of_relu"] == 1.0
+    assert all(each["seconds"] > 0 and each["spread"] >= 0 for each in found)
+    assert torch.get_num_threads() == threads
+    assert "of_relu" not in cifar_bench.run(specs[1:2], rounds=2)[0]
+    losses = {each: float(cifar_bench.training_step(CifarSpec(activation=each, **TINY))()) for each in ("relu", "elu")}
+    assert losses["relu"] != losses["elu"], "each has its own network"
+
+
+def fake_times(specs: list[CifarSpec], *, rounds: int) -> list[dict[str, Any]]:
+    """Steps of 100 ms, 101 ms, and so on."""
+    assert rounds in experiment.ROUNDS.values()
+    return [
+        {"activation": spec.activation, "seconds": (100 + n) / 1e3, "spread": 0.03, "of_relu": 1 + n / 100}
+        for n, spec in enumerate(specs)
+    ]
+
+
+def result_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **context: Any) -> tuple[Result, dict[str, list[float]]]:
+    """The result of made-up runs, and the positions of each activation on the axis of seconds."""
+    monkeypatch.setattr(experiment.study, "run_study", lambda *_, **__: made_study({}))
+    drawn: dict[str, list[float]] = {}
+
+    def figure(self: Context, name: str, made: Any, *, caption: str, alt: str) -> Figure:
+        if name == "loss-per-second":
+            drawn.update({line.get_label(): list(line.get_xdata()) for line in made.axes[0].lines})
+        return Figure(name, caption, alt)
+
+    monkeypatch.setattr(Context, "figure", figure)
+    folder = Store(OutputFolder(tmp_path)).folder("cifar", "full")
+    return experiment.run(Context(folder, full=True, **context)), drawn
+
+
+def test_times_are_measured_and_reused_with_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cifar_bench, "run", fake_times)
+    found, drawn = result_of(tmp_path, monkeypatch)
+    steps = [row[4] for row in found.tables[0].rows]
+    assert steps == pytest.approx([100 + n for n in range(7)])
+    assert found.tables[-1].caption.startswith("Speed of a training step: 11 layers")
+    assert found.tables[-1].rows[1] == ["ELU", pytest.approx(101), 0.03, 1.01]
+    assert drawn["ELU"] == pytest.approx([50.5, 101]), "two epochs of 500 steps of 101 ms"
+    assert not any("own" in each.caption for each in (*found.tables, *found.figures))
+
+    monkeypatch.setattr(Context, "remember", lambda *_: pytest.fail("something was measured"))
+    stored, drawn_again = result_of(tmp_path, monkeypatch, options={"stored": True}, previous=found)
+    assert stored.tables == found.tables and stored.figures == found.figures and drawn_again == drawn
+
+
+@pytest.mark.parametrize("missing", ["result", "row"])
+def test_without_measured_times_the_runs_own_are_shown(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --stored; the time of one activation alone would not be comparable with the others' own."""
+    monkeypatch.setattr(Context, "remember", lambda *_: pytest.fail("something was measured"))
+    speed = Table(f"{experiment.SPEED}: of another grid", [Column("activation"), Column("ms")], [["ELU", 1.0]])
+    previous = Result([speed]) if missing == "row" else None
+    found, drawn = result_of(tmp_path, monkeypatch, options={"stored": True}, previous=previous)
+    assert [row[4] for row in found.tables[0].rows] == [20.0] * 7 and drawn["ELU"] == [11.0, 22.0]
+    assert not any(each.caption.startswith(experiment.SPEED) for each in found.tables)
+    captions = [found.tables[0].caption, *(each.caption for each in found.figures)]
+    assert [experiment.OWN_TIMES in each for each in captions] == [True, False, False, True, True]
+
+
+def test_without_cifar_one_line_says_so_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: object, **__: object) -> str:
         raise data.NoSource("cannot fetch CIFAR-10 (site: HTTP 404): give a folder")
 
     monkeypatch.setattr(cifar10, "find", nothing)
-    told: list[str] = []
-    context = Context(Store(OutputFolder(tmp_path), told.append).folder("cifar", "quick"))
-    found = experiment.run(context)
-    assert {each.verdict for each in found.claims} == {"not run"} and "HTTP 404" in found.notes[0]
-    assert told == ["cifar: cannot fetch CIFAR-10 (site: HTTP 404): give a folder"]
+    monkeypatch.setattr(cifar_bench, "run", fake_times)
+    output, errors = (Console(file=io.StringIO(), width=300) for _ in range(2))
+    settings: dict[str, Any] = {"full": False, "again": False, "console": output, "errors": errors}
+    for _ in range(2):  # the second command tries again
+        assert reproduce.reproduce(["figure2", "cifar"], tmp_path, **settings) == 0
+        assert errors.file.getvalue() == "isrlu: cifar: cannot fetch CIFAR-10 (site: HTTP 404): give a folder\n"
+        errors.file.seek(0)
+        errors.file.truncate()
+    record = Store(OutputFolder(tmp_path)).load("cifar", "quick")
+    assert record is not None and {each.verdict for each in record.result.claims} == {"not run"}
+    assert "HTTP 404" in record.result.notes[0]
+    assert [each.caption.split(":")[0] for each in record.result.tables] == [experiment.SPEED], "it needs no data"
 
 
 def test_data_of_another_family_is_refused(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """The paper's future work: a deeper convolutional network. Clevert's 11 layers at a quarter of their width, CIFAR-10.
 
 No batch normalisation, except for one rival: ReLU with it, which ELU was made to beat. All rows have the same
-optimiser, rate, batches and dropout; the initial weights follow each activation's own theory.
+optimiser, rate, batches and dropout; the initial weights follow each activation's own theory. The time of a step is
+measured after the runs, all activations interleaved: other work on the machine disturbs the runs' own times.
 Full: 10 epochs, 3 seeds. Quick: 60 steps, 1 seed, three rows.
 """
 
@@ -11,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from isrlu_lab.data import CIFAR, NoSource
+from isrlu_lab.environment import cpu_name
 from isrlu_lab.experiments import difference_table, figure_style, numbers, stats, study
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Figure, Result, Table, claim
@@ -19,6 +21,9 @@ from isrlu_lab.training.cifar.cifar_spec import ACTIVATIONS, CifarSpec
 
 SEEDS = {True: 3, False: 1}  # full, quick
 QUICK = ("relu", "elu", "isrlu")
+ROUNDS = {True: 41, False: 21}  # of the measured steps
+SPEED = "Speed of a training step"  # how the caption of their table begins
+OWN_TIMES = "times: the runs' own, which other work may have disturbed"
 MARGIN = 1.0  # percentage points of accuracy: smaller differences are negligible
 COMPARED = (
     ("isrlu", "elu"),
@@ -49,11 +54,13 @@ def run(context: Context) -> Result:
     except NoSource as error:
         context.folder.warn(f"cifar: {error}")
         unknown = [claim(f"cifar.{key}", None, reason="CIFAR-10 is not here.") for key in numbers.claims("cifar")]
-        return Result(claims=unknown, notes=[str(error)])
+        return Result([_measured_speed(context)], unknown, notes=[str(error)])
+    speed = _stored_speed(context) if context.stored else _measured_speed(context)
+    steps = {str(row[0]): float(row[1] or 0) for row in speed.rows} if speed else None
     return Result(
-        [_accuracy_table(found), *_differences_table(found)],
+        [_accuracy_table(found, steps), *_differences_table(found), *([speed] if speed else [])],
         _claims(found),
-        [*_curves(context, found, "epoch"), *_curves(context, found, "second")],
+        [*_curves(context, found, "epoch"), *_curves(context, found, "second", steps)],
         found.notes,
         seeds=found.seeds,
         environment=found.environment,
@@ -69,7 +76,42 @@ def rows(full: bool) -> list[Row[CifarSpec]]:
 is_current = partial(study.is_current, rows=rows, seeds=SEEDS, family=CIFAR)
 
 
-def _accuracy_table(found: Study) -> Table:
+def _measured_speed(context: Context) -> Table:
+    """Time a training step of every row, interleaved, on one thread and random images."""
+    from isrlu_lab.measure import cifar_bench
+
+    rounds, specs = ROUNDS[context.full], [row.spec for row in rows(context.full)]
+    context.progress("speed of a training step")
+    timed = context.remember("speed", lambda: cifar_bench.run(specs, rounds=rounds))
+    columns = [
+        Column("activation"),
+        Column("ms per step", "here", "{:.1f}"),
+        Column("ms per step", "spread", "± {:.1%}"),
+        Column("of ReLU's", "here", "{:.3f}"),
+    ]
+    cells: list[list[Cell]] = [
+        [ACTIVATIONS[each["activation"]], each["seconds"] * 1e3, each["spread"], each["of_relu"]] for each in timed
+    ]
+    caption = f"{SPEED}: {specs[0].network}, batches of {specs[0].batch}, one thread, activations interleaved"
+    return Table(f"{caption} [{cpu_name()}, {rounds} rounds]", columns, cells)
+
+
+def _stored_speed(context: Context) -> Table | None:
+    """The table of an earlier result; None if it has none, or not all rows."""
+    earlier = context.previous or Result()
+    tables = [each for each in earlier.tables if each.caption.startswith(SPEED)]
+    labels = {row.spec.label for row in rows(context.full)}
+    return next((each for each in tables if labels <= {row[0] for row in each.rows}), None)
+
+
+def _marks(found: Study, *more: str) -> str:
+    """The caption's suffix in brackets: the marks of the runs, and more."""
+    marks = [each for each in (found.marks.strip(" []"), *more) if each]
+    return f" [{'; '.join(marks)}]" if marks else ""
+
+
+def _accuracy_table(found: Study, steps: Mapping[str, float] | None) -> Table:
+    """steps: activation -> measured ms per step; None: the runs' own."""
     columns = [
         Column("activation"),
         Column("test accuracy, %", "here", "{:.2f}", bar=True),
@@ -85,11 +127,12 @@ def _accuracy_table(found: Study) -> Table:
         }
         accuracy, half = stats.mean_or_none(values["final_accuracy"])
         loss = statistics.mean(values["final_loss"]) if values["final_loss"] else None
-        step = statistics.median(values["step_milliseconds"]) if values["step_milliseconds"] else None
+        own = statistics.median(values["step_milliseconds"]) if values["step_milliseconds"] else None
+        step = steps[row.spec.label] if steps else own
         cells.append([row.spec.label, accuracy, half, loss, step, len(found.of(row))])
     spec = found.rows[0].spec
     caption = f"CIFAR-10, {spec.network}, batches of {spec.batch}, {spec.duration}, one thread a run"
-    return Table(caption + found.marks, columns, cells)
+    return Table(caption + _marks(found, "" if steps else OWN_TIMES), columns, cells)
 
 
 def _differences(found: Study) -> dict[tuple[str, str], stats.Difference]:
@@ -105,31 +148,32 @@ def _differences_table(found: Study) -> list[Table]:
     return difference_table.table(caption, ("activation", "less"), unit, compared, digits=2)
 
 
-def _curves(context: Context, found: Study, unit: str) -> list[Figure]:
-    """Training loss and test accuracy over epochs, or over the seconds of training."""
+def _curves(context: Context, found: Study, unit: str, steps: Mapping[str, float] | None = None) -> list[Figure]:
+    """Training loss and test accuracy over epochs, or over the seconds of training: of `steps`, else the runs' own."""
     figures = []
+    marks = _marks(found, OWN_TIMES if unit == "second" and not steps else "")
     for key, what in (("loss", "training loss"), ("accuracy", "test accuracy, %")):
         made, axes = figure_style.panel(f"{what.capitalize()} per {unit}\n{found.marks.strip()}".strip(), unit, what)
         for row in found.rows:
             histories = [run.result["history"] for run in found.of(row).values()]
             if histories:
                 curve = [statistics.mean(each) for each in zip(*(h[key] for h in histories), strict=True)]
+                epoch = 1.0 if unit == "epoch" else _epoch_seconds(histories, (steps or {}).get(row.spec.label))
+                positions = [epoch * number for number in range(1, len(curve) + 1)]
                 line = {"marker": "o", "markersize": 3, **LINES[row.spec.activation]}
-                axes.plot(_positions(histories, unit), curve, label=row.spec.label, **line)
+                axes.plot(positions, curve, label=row.spec.label, **line)
         figure_style.legend(axes)
-        caption = f"{what.capitalize()} over the {unit}s of training, mean over seeds.{found.marks}"
+        caption = f"{what.capitalize()} over the {unit}s of training, mean over seeds.{marks}"
         alt = f"One line for each activation: {what} over the {unit}s of training."
         figures.append(context.figure(f"{key}-per-{unit}", made, caption=caption, alt=alt))
     return figures
 
 
-def _positions(histories: Sequence[Mapping[str, Any]], unit: str) -> list[float]:
-    """The end of each epoch in epochs, or in seconds: the median over seeds of an epoch's time, summed up."""
-    epochs = len(histories[0]["loss"])
-    if unit == "epoch":
-        return [float(each) for each in range(1, epochs + 1)]
-    typical = statistics.median(each for h in histories for each in h["training_seconds"])
-    return [typical * each for each in range(1, epochs + 1)]
+def _epoch_seconds(histories: Sequence[Mapping[str, Any]], step: float | None) -> float:
+    """Seconds of an epoch: of steps that take `step` ms, else the median over the epochs of all seeds."""
+    if step:
+        return step / 1e3 * histories[0]["steps"] / len(histories[0]["loss"])
+    return statistics.median(each for h in histories for each in h["training_seconds"])
 
 
 def _claims(found: Study) -> list[Claim]:

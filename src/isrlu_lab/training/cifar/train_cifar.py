@@ -47,9 +47,7 @@ def train(
     check_data(spec, tensors)
     (images, labels), test = tensors.train, tensors.test
     deviation, mean = torch.std_mean(images, (0, 2, 3), keepdim=True)
-    network = build(spec.activation, spec.width, seed=seed_of(spec.seed, 0))
-    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimiser = torch.optim.SGD(network.parameters(), lr=spec.rate, momentum=MOMENTUM, weight_decay=DECAY)
+    network, optimiser = prepare(spec)
     batch = min(spec.batch, len(labels))
     total = min(spec.epochs * (len(labels) // batch), spec.steps or sys.maxsize)
 
@@ -62,7 +60,7 @@ def train(
         for done, chosen in enumerate(batches, 1):
             optimiser.param_groups[0]["lr"] = spec.rate * 0.5 * (1 + math.cos(math.pi * history.steps / total))
             x = _mirrored((images[chosen] - mean) / deviation)
-            losses.append(_train_step(network, optimiser, x, labels[chosen]))
+            losses.append(train_step(network, optimiser, x, labels[chosen]))
             history.steps += 1
             if watch and done % REPORT_EVERY == 0 and done < len(batches):
                 watch(history, done * batch / (time.perf_counter() - start))
@@ -94,7 +92,15 @@ def progress(spec: CifarSpec, history: History, rate: float) -> tuple[float, flo
     return history.steps / history.total, rate, f"step {history.steps}/{history.total}{seen}"
 
 
-def _train_step(network: nn.Sequential, optimiser: torch.optim.Optimizer, x: Tensor, labels: Tensor) -> Tensor:
+def prepare(spec: CifarSpec) -> tuple[nn.Sequential, torch.optim.Optimizer]:
+    """The network of `spec` with its initial weights, and its optimiser."""
+    network = build(spec.activation, spec.width, seed=seed_of(spec.seed, 0))
+    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network, torch.optim.SGD(network.parameters(), lr=spec.rate, momentum=MOMENTUM, weight_decay=DECAY)
+
+
+def train_step(network: nn.Sequential, optimiser: torch.optim.Optimizer, x: Tensor, labels: Tensor) -> Tensor:
+    """Forward, backward and SGD on one batch; returns the loss."""
     optimiser.zero_grad()
     loss = F.cross_entropy(network(x), labels)
     loss.backward()

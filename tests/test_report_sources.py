@@ -60,7 +60,8 @@ def test_shipped_is_a_whole_report_at_once(tmp_path: Path, capsys: pytest.Captur
     page = (tmp_path / "new" / "report.html").read_text()
     for entry in registry.EXPERIMENTS:
         for claim in numbers.claims(entry.name).values():
-            assert html.escape(claim["text"].partition("'")[0]) in page
+            text = html.escape(claim["text"].partition("'")[0])
+            assert re.sub("`(.+?)`", r"<code>\1</code>", text) in page
     assert 'class="source here"' not in page and "Nothing has been run <strong>here</strong>" in page
 
 
@@ -112,6 +113,13 @@ def test_the_page_says_whose_verdict_it_is() -> None:
         r'<b class="source here">here</b> +found here <span class="badge undecided">undecided</span>', page
     )
     assert "5 seeds, full preset, CPU, 2026-01-02" in page and "1 seed, quick preset, CPU, 2026-01-02" in page
+
+
+def test_code_in_a_claim_is_shown_as_code() -> None:
+    """In the summary and in the experiment's section."""
+    entry = registry.select(["normfree"])[0]
+    page = build.render([build.Section(entry, build.shipped_evidence(entry))])
+    assert page.count("DyISRU with <code>fit</code> starts") == 2 and "`fit`" not in page
 
 
 COLUMNS = [

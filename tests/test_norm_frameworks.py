@@ -95,6 +95,9 @@ def test_flax_module() -> None:
     assert set(nnx.state(plain)) == {"alpha", "shift"}
     with pytest.raises(ValueError, match=r"x must be of shape \[\*, 8\], got \[4, 7\]"):
         layer(x[:, :7])
+    for wrong in ((2, 4), 0, 8.0, True):
+        with pytest.raises(ValueError, match="num_features must be an integer >= 1, got"):
+            DyISRU(wrong)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])

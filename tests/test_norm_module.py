@@ -5,6 +5,7 @@ import io
 import math
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -49,6 +50,7 @@ def test_parameters_and_defaults() -> None:
     assert set(DyISRU(4, elementwise_affine=False).state_dict()) == {"alpha", "shift"}
     assert set(DyISRU(4, bias=False).state_dict()) == {"weight", "alpha", "shift"}
     assert DyISRU(4, dtype=torch.float64).alpha.dtype is torch.float64
+    assert DyISRU(np.int64(4)).normalized_shape == DyISRU([np.int32(4)]).normalized_shape == (4,)
 
 
 @pytest.mark.parametrize("kind", [nn.LayerNorm, nn.RMSNorm])
@@ -174,6 +176,20 @@ def test_r2_is_of_the_old_norms_outputs() -> None:
     assert r2 == pytest.approx(1 - left.item(), abs=1e-4)
 
 
+@pytest.mark.parametrize("kind", [nn.LayerNorm, nn.RMSNorm])
+@pytest.mark.parametrize("mean", [-100.0, -5.0, 0.6, 5.0, 1000.0])
+def test_fit_to_inputs_far_from_0(kind: type[nn.Module], mean: float) -> None:
+    """R^2 is the layer's own, and not one that rounding spoils."""
+    model = nn.Sequential(nn.Identity(), norm(kind, 16))
+    x = mean + torch.randn(512, 16)
+    target = model(x).detach()
+    swap(model, {kind: DyISRU.from_norm})
+    r2 = fit(model, [x])["1"]
+    left = (model(x) - target).square().sum() / (target - target.mean(0)).square().sum()
+    assert r2 == pytest.approx(1 - left.item(), abs=1e-3)
+    assert r2 > 0.88
+
+
 @pytest.mark.parametrize("keywords", [{"bias": False}, {"elementwise_affine": False}])
 def test_fit_without_weight_or_bias(keywords: dict) -> None:
     model = nn.Sequential(nn.LayerNorm(8, **keywords))
@@ -268,13 +284,17 @@ def test_fit_errors() -> None:
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.slow
-def test_export_and_onnx(tmp_path) -> None:
-    layer, x = DyISRU.from_norm(norm()).eval(), torch.randn(3, 8)
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_export_and_onnx(dtype: torch.dtype, alpha: float, tmp_path) -> None:
+    layer = DyISRU.from_norm(norm().to(dtype), alpha, 0.75).eval()
+    top = torch.finfo(dtype).max
+    x = torch.tensor([[math.inf, -math.inf, math.nan, top, -top, top / 1e4, 0.0, -1.0]], dtype=dtype)
     program = torch.export.export(layer, (x,))
-    torch.testing.assert_close(program.module()(x), layer(x))
+    torch.testing.assert_close(program.module()(x), layer(x), equal_nan=True)
     onnxruntime = pytest.importorskip("onnxruntime")
     path = tmp_path / "layer.onnx"
     torch.onnx.export(layer, (x,), path, dynamo=True, verbose=False)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (y,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    torch.testing.assert_close(torch.from_numpy(y), layer(x))
+    torch.testing.assert_close(torch.from_numpy(y), layer(x), equal_nan=True)

@@ -6,6 +6,7 @@
 
 import math
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, ClassVar
 
 from isrlu import _formula
@@ -108,6 +109,9 @@ class DyISRU(nnx.Module):
         param_dtype: Any = jnp.float32,
         rngs: Any = None,
     ) -> None:
+        given: Any = num_features  # mypy takes its type for granted
+        if not isinstance(given, Integral) or isinstance(given, bool) or int(given) < 1:
+            raise ValueError(f"num_features must be an integer >= 1, got {num_features!r}")
         self.num_features = num_features
         self.weight = nnx.Param(jnp.ones((num_features,), param_dtype)) if use_scale else None
         self.bias = nnx.Param(jnp.zeros((num_features,), param_dtype)) if use_bias else None

@@ -3,9 +3,12 @@
 A layer y = weight f(alpha x + shift) + bias is fitted to the outputs t of the old norm. For given alpha and shift the
 best weight and bias of each channel follow from a linear regression of t on f. That leaves two numbers to search, with
 residuals that are smooth in both: Gauss-Newton steps with a damping factor (Levenberg-Marquardt), from several starts.
-Inputs are divided by their standard deviation, so that the same starts do for every layer.
+Inputs are divided by their standard deviation, so that the same starts do for every layer. The layer itself then
+decides between their results, in its own dtype: far from 0 the curve is nearly flat, and a fit there has weights so
+large that rounding spoils it.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -16,6 +19,7 @@ from isrlu.torch._norm_module import DyISRU
 
 ROWS = 4096  # kept of each layer: enough for two numbers for all, and two for each channel
 STARTS = (0.25, 1.0)  # alpha times the standard deviation of the inputs
+CENTERED = 0.5  # a mean above this many standard deviations gets more starts
 STEPS = 20
 SAME = 1e-12  # numbers in float64 that differ by less, relative to the largest one, count as the same
 
@@ -117,20 +121,40 @@ def _fit_layer(layer: DyISRU, x: Tensor, target: Tensor) -> float:
     scale = x.std() if x.numel() > 1 else x.new_zeros(())
     if not scale > SAME * x.abs().max():
         scale = torch.ones_like(scale)
-    weight = None if layer.weight is None else layer.weight.detach().double().flatten()
-    problem = _Problem(x / scale, target, weight, layer.bias is not None)
-    best = min((problem.search(start) for start in STARTS), key=lambda found: found[0])
-    error, alpha, shift = best
-    weight, bias, _ = problem.regress(problem.unit(alpha, shift)[0])
-    with torch.no_grad():
+    given = None if layer.weight is None else layer.weight.detach().double().flatten()
+    problem = _Problem(x / scale, target, given, layer.bias is not None)
+    inputs = x.to(layer.alpha.dtype).reshape(-1, *layer.normalized_shape)
+
+    def set_parameters(alpha: Tensor, shift: Tensor) -> float:
+        """The squared error of the layer, which computes in its own dtype."""
+        weight, bias, _ = problem.regress(problem.unit(alpha, shift)[0])
         layer.alpha.fill_((alpha / scale).item())
         layer.shift.fill_(shift.item())
         for parameter, values in ((layer.weight, weight), (layer.bias, bias)):
             if parameter is not None:
                 parameter.copy_(values.reshape(parameter.shape))
+        error = (layer.forward(inputs).double().flatten(1) - target).square().sum().item()
+        return error if math.isfinite(error) else math.inf
+
+    with torch.no_grad():
+        found = [problem.search(*start) for start in _starts(problem.x)]
+        error = set_parameters(*min(found, key=lambda each: set_parameters(*each)))
     spread = (target - target.mean(0)).square().sum().item()
-    rounding = SAME**2 * target.square().sum().item()
+    rounding = (8 * torch.finfo(inputs.dtype).eps) ** 2 * target.square().sum().item()
     return 1.0 - error / spread if spread > rounding else float(error <= rounding)
+
+
+def _starts(x: Tensor) -> list[tuple[float, float]]:
+    """alpha and shift to start from, for inputs of standard deviation 1: u is of the order of 1.
+
+    Inputs far from 0 also get starts whose u has mean 0, and starts for their root mean square.
+    """
+    starts = [(alpha, 0.0) for alpha in STARTS]
+    mean = x.mean().item()
+    if abs(mean) > CENTERED:
+        size = math.sqrt(1 + mean * mean)
+        starts += [(alpha, -alpha * mean) for alpha in STARTS] + [(alpha / size, 0.0) for alpha in STARTS]
+    return starts
 
 
 class _Problem:
@@ -159,9 +183,9 @@ class _Problem:
         bias = middle - weight * center
         return weight, bias, self.target - weight * f - bias
 
-    def search(self, start: float) -> tuple[float, Tensor, Tensor]:
-        """The squared error, alpha and shift at the end of damped Gauss-Newton steps from alpha = start, shift = 0."""
-        at = self.x.new_tensor([start, 0.0])
+    def search(self, alpha: float, shift: float) -> tuple[Tensor, Tensor]:
+        """alpha and shift at the end of damped Gauss-Newton steps from these."""
+        at = self.x.new_tensor([alpha, shift])
         weight, _, residual = self.regress(self.unit(*at)[0])
         error, damping = residual.square().sum().item(), 1e-3
         for _ in range(STEPS):
@@ -185,4 +209,4 @@ class _Problem:
             at, weight, residual, error = trial, new_weight, new_residual, new_error
             if gain < 1e-9 * error:
                 break
-        return error, at[0], at[1]
+        return at[0], at[1]

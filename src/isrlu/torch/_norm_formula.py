@@ -45,7 +45,16 @@ def traced(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number,
 def exported(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number) -> Tensor:
     """The same with fewer operators and without derivatives, for the ONNX exporter."""
     wide = _formula.compute(x)
-    return scale(_unit(wide, _like(alpha, wide), _like(shift, wide)), weight, bias).to(x.dtype)
+    top, limit = _bounds(wide.dtype)
+    u = (_like(alpha, wide) * wide.clamp(-top, top) + _like(shift, wide)).clamp(-limit, limit)
+    return scale(_of(u), weight, bias).to(x.dtype)
+
+
+def _bounds(dtype: torch.dtype) -> tuple[Any, Any]:
+    """Limits of x and u. The exporter stores numbers in float32: those of float64, 2^1023 and 2^500, are products."""
+    if dtype is not torch.float64:
+        return torch.finfo(dtype).max, far("float32")
+    return torch.scalar_tensor(2.0**93, dtype=dtype).pow(11), torch.scalar_tensor(2.0**100, dtype=dtype).pow(5)
 
 
 def scale(f: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -110,7 +119,10 @@ def _finite(x: Tensor) -> Tensor:
 
 
 def _unit(x: Tensor, alpha: Number, shift: Number) -> Tensor:
-    u = _limited(alpha * _finite(x) + shift)
+    return _of(_limited(alpha * _finite(x) + shift))
+
+
+def _of(u: Tensor) -> Tensor:
     return u / torch.sqrt(1.0 + u * u)
 
 

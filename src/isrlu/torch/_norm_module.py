@@ -1,6 +1,7 @@
 """`DyISRU`: the element-wise replacement of nn.LayerNorm and nn.RMSNorm."""
 
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -134,8 +135,8 @@ class DyISRU(nn.Module):
                     missing.remove(key)
 
 
-def _shape(given: int | Sequence[int]) -> tuple[int, ...]:
-    sizes = (given,) if isinstance(given, int) else tuple(given) if isinstance(given, Iterable) else ()
-    if not sizes or not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in sizes):
+def _shape(given: Any) -> tuple[int, ...]:
+    sizes = (given,) if isinstance(given, Integral) else tuple(given) if isinstance(given, Iterable) else ()
+    if not sizes or not all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) >= 0 for n in sizes):
         raise ValueError(f"normalized_shape must be an integer or a sequence of integers, at least one, got {given!r}")
-    return sizes
+    return tuple(map(int, sizes))

@@ -1,5 +1,7 @@
 """Compilers, exporters, modes, subclasses, other libraries: isrlu.torch goes along with all of them."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -119,6 +121,36 @@ def test_onnx(tmp_path) -> None:
     session = runtime.InferenceSession(path)
     (y,) = session.run(None, {session.get_inputs()[0].name: images().numpy()})
     torch.testing.assert_close(torch.tensor(y), module(images()).detach())
+
+
+ONNX_MODULES = {
+    "isrlu": lambda: it.ISRLU(0.7),
+    "isru": lambda: it.ISRU(3.0),
+    "sisrlu": it.SISRLU,
+    "isru_sigmoid": it.ISRUSigmoid,
+    "learned alpha": lambda: it.ISRLU(0.5, learnable=True),
+    "the largest alpha": lambda: it.ISRU(1.7e308),
+    "a tiny alpha": lambda: it.ISRLU(1e-300),
+    "alpha 0": lambda: it.ISRU(0.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", ONNX_MODULES.values(), ids=ONNX_MODULES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_onnx_has_every_digit(make, dtype: torch.dtype, tmp_path) -> None:
+    """The exporter stores numbers in float32: constants of float64 must not be among them."""
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    top = torch.finfo(dtype).max
+    x = torch.tensor([math.inf, -math.inf, math.nan, top, -top, -top / 1e4, -1e18, -2.5, -0.0, 0.5, 1e18], dtype=dtype)
+    module = make().to(dtype).eval()
+    path = tmp_path / "module.onnx"
+    torch.onnx.export(module, (x,), path, dynamo=True, verbose=False)
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (y,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    tolerance = 8 * torch.finfo(dtype).eps
+    torch.testing.assert_close(torch.tensor(y), module(x).detach(), rtol=tolerance, atol=1e-300, equal_nan=True)
 
 
 def test_make_fx_of_real_tensors_sees_the_formula() -> None:

@@ -16,9 +16,11 @@ zero, and zero times infinity is NaN.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_exporting
 
 from isrlu.signal import sisrlu_constants
 from isrlu.torch import _private
@@ -80,6 +82,13 @@ def apply(function: str, x: Tensor, alpha: float | Tensor) -> Tensor:
 def compute(x: Tensor) -> Tensor:
     """x in the dtype of the computation: float32 for float16 and bfloat16, whose results are rounded once."""
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def exact(number: Any, dtype: torch.dtype) -> Any:
+    """A number of the formula. torch.onnx.export stores numbers in float32: in float64 they are tensors there."""
+    if isinstance(number, Tensor) or dtype is not torch.float64 or not is_exporting():
+        return number
+    return torch.tensor(number, dtype=dtype)
 
 
 def per_channel(alpha: float | Tensor, x: Tensor) -> float | Tensor:

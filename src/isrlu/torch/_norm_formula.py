@@ -45,16 +45,10 @@ def traced(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number,
 def exported(x: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: Number, shift: Number) -> Tensor:
     """The same with fewer operators and without derivatives, for the ONNX exporter."""
     wide = _formula.compute(x)
-    top, limit = _bounds(wide.dtype)
-    u = (_like(alpha, wide) * wide.clamp(-top, top) + _like(shift, wide)).clamp(-limit, limit)
+    numbers = (torch.finfo(wide.dtype).max, _far(wide), _like(alpha, wide), _like(shift, wide))
+    top, limit, alpha, shift = (_formula.exact(each, wide.dtype) for each in numbers)
+    u = (alpha * wide.clamp(-top, top) + shift).clamp(-limit, limit)
     return scale(_of(u), weight, bias).to(x.dtype)
-
-
-def _bounds(dtype: torch.dtype) -> tuple[Any, Any]:
-    """Limits of x and u. The exporter stores numbers in float32: those of float64, 2^1023 and 2^500, are products."""
-    if dtype is not torch.float64:
-        return torch.finfo(dtype).max, far("float32")
-    return torch.scalar_tensor(2.0**93, dtype=dtype).pow(11), torch.scalar_tensor(2.0**100, dtype=dtype).pow(5)
 
 
 def scale(f: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -128,8 +122,12 @@ def _of(u: Tensor) -> Tensor:
 
 def _limited(u: Tensor) -> Tensor:
     """u within +-far, where f is saturated and u^2 is finite."""
-    limit = far("float64" if u.dtype is torch.float64 else "float32")
+    limit = _far(u)
     return u.clamp(-limit, limit)
+
+
+def _far(u: Tensor) -> float:
+    return far("float64" if u.dtype is torch.float64 else "float32")
 
 
 def _like(number: Number, x: Tensor) -> Number:

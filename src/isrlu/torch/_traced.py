@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from isrlu._formula import far, inverse_root, isru_sigmoid
-from isrlu.torch._formula import compute, sisrlu_scales
+from isrlu.torch._formula import compute, exact, sisrlu_scales
 
 
 def value(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
@@ -104,24 +104,26 @@ def _isrlu(x: Tensor, alpha: float | Tensor) -> Tensor:
 
 def _sisrlu(x: Tensor, alpha: float, positive: float, negative: float) -> Tensor:
     y = _isrlu(x, alpha)
-    return torch.where(x >= 0, y * positive, y * negative)  # where() of two numbers would be float32
+    # where() of two numbers would be float32
+    return torch.where(x >= 0, y * exact(positive, x.dtype), y * exact(negative, x.dtype))
 
 
 def _isru(x: Tensor, alpha: float | Tensor) -> Tensor:
     """x / sqrt(1 + alpha x^2). x is clamped to +-far / sqrt(alpha), where f is saturated and alpha x^2 is finite."""
+    largest = torch.finfo(x.dtype).max
     if not isinstance(alpha, Tensor):
-        if alpha == 0:
+        if alpha <= (0.0 if x.dtype is torch.float64 else 2.0**-150):  # which is 0 in float32
             return x.clone()
-        limit = min(_far(x) / math.sqrt(alpha), torch.finfo(x.dtype).max)
-        m = x.clamp(-limit, limit)
+        limit: Any = exact(min(_far(x) / math.sqrt(alpha), largest), x.dtype)
+        m, alpha = x.clamp(-limit, limit), exact(alpha, x.dtype)
         return m / torch.sqrt(1 + (alpha * m) * m)
-    limits = (_far(x) / alpha.sqrt()).clamp(max=torch.finfo(x.dtype).max)
+    limits = (exact(_far(x), x.dtype) / alpha.sqrt()).clamp(max=exact(largest, x.dtype))
     m = torch.clamp(x, -limits, limits)
     return torch.where(alpha == 0, x, m / torch.sqrt(1 + (alpha * m) * m))
 
 
 def _sigmoid(x: Tensor) -> Tensor:
-    return isru_sigmoid(torch, x, _far(x))[0]
+    return isru_sigmoid(torch, x, exact(_far(x), x.dtype))[0]
 
 
 def _far(x: Tensor) -> float:

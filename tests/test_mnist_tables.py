@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -235,7 +236,7 @@ def test_where_learned_alphas_end() -> None:
 
 
 @pytest.mark.parametrize("nearer", [200, 1176])
-def test_claims_are_judged_in_the_reading_nearer_to_the_paper(nearer: int) -> None:
+def test_claims_are_judged_in_the_reading_nearer_to_the_paper(nearer: int, monkeypatch: pytest.MonkeyPatch) -> None:
     by_width = {width: table4.rows(True, width) for width in (1176, 200)}
     members = [row for each in by_width.values() for row in each]
     paper = {(row.spec.name, row.spec.pkeep): row.accuracy for row in members}
@@ -244,6 +245,11 @@ def test_claims_are_judged_in_the_reading_nearer_to_the_paper(nearer: int) -> No
     )
     width, (note,) = table4._reading(found, by_width)
     assert width == nearer and f"{nearer} units: 0.100 points" in note and f"judged with {nearer} units" in note
+    monkeypatch.setattr(study, "run_study", lambda *args, **options: found)
+    for figures in ("learning_curves", "mean_activations"):
+        monkeypatch.setattr(table4.plots, figures, lambda *args: [])
+    first, *_ = table4.run(SimpleNamespace(full=True)).tables
+    assert f"dense layer of {nearer}" in first.caption, "the tables that decide come first"
 
 
 def test_missing_rows_give_no_verdict() -> None:

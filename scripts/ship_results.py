@@ -20,8 +20,7 @@ from isrlu_lab import reproduce
 from isrlu_lab.atomic_files import encode_json
 from isrlu_lab.experiments.result_store import Record, Store
 from isrlu_lab.output_folder import OutputFolder
-from isrlu_lab.training.kinds import load_spec
-from isrlu_lab.training.run_store import Run, RunStore
+from isrlu_lab.training.run_store import RunStore
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
@@ -41,9 +40,7 @@ def rebuild(names: list[str], out: Path) -> Path:
     """Make the results of `names` from the stored runs, in the output folder `out`."""
     with RunStore(OutputFolder(out)) as store:
         for path in sorted(RESULTS.glob("*/runs.json")):
-            for run in json.loads(path.read_text())["runs"]:
-                fields = {key: value for key, value in run.items() if key != "hash"}
-                store.add(Run(**{**fields, "spec": load_spec(run["spec"])}))
+            store.merge(path)
     for name in names:
         old = json.loads((RESULTS / name / "result.json").read_text())
         old["result"]["figures"] = []  # their SVG files may be missing

@@ -1,5 +1,6 @@
 """The store of runs, the grid and its shards: what is done is never done again, nothing is lost, faults are told."""
 
+import gc
 import itertools
 import json
 import os
@@ -88,6 +89,7 @@ def test_a_store_that_can_not_be_written_is_read(folder: OutputFolder, monkeypat
 def test_a_row_that_is_no_run_is_named_with_its_store(
     folder: OutputFolder, capsys: pytest.CaptureFixture[str], column: str, text: str, reason: str
 ) -> None:
+    gc.collect()  # else a destructor of an earlier test may run at the depth of the recursion, and complain on stderr
     with RunStore(folder) as store:
         store.add(done(SPECS[0]))
         store.add(done(SPECS[1]))
@@ -290,6 +292,37 @@ def test_a_run_of_another_protocol_is_left_out(
     assert f"its specification has the hash {MnistSpec(seed=1).hash}" in shown.err
     with RunReader(folder.runs) as store:
         assert [run.spec for run in store.all()] == [SPECS[0]]
+
+
+def test_runs_written_as_json_are_merged(
+    folder: OutputFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `results show --json` writes, docs/results/*/runs.json among it, is a store that can be merged."""
+    with RunStore(OutputFolder(tmp_path / "theirs")) as theirs:
+        theirs.add(done(SPECS[0], 1.0))
+        theirs.add(done(_Revised(seed=1)))
+    file = tmp_path / "runs.json"
+    results_command.show(tmp_path / "theirs", file)
+    written = json.loads(file.read_text())
+    assert [run["hash"] for run in written["runs"]] == [SPECS[0].hash]
+    wrong_hash = {**written["runs"][0], "hash": "0" * 16}
+    file.write_text(json.dumps({"runs": [wrong_hash, *written["runs"]]}))
+    capsys.readouterr()
+    assert results_command.merge([file], folder.root) == 1
+    assert f"run {'0' * 16} in the store of runs" in capsys.readouterr().err
+    with RunReader(folder.runs) as mine, RunReader(OutputFolder(tmp_path / "theirs").runs) as theirs:
+        assert mine.find(SPECS) == theirs.find(SPECS)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"runs": 1}', '{"runs": [{"hash": "x"}]}'])
+def test_json_of_something_else_is_not_merged(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "notes.json"
+    file.write_text(content)
+    with pytest.raises(UserError, match=r"notes\.json is no file of runs \(.*\): give one of `isrlu results show"):
+        results_command.merge([file], tmp_path / "mine")
+    with pytest.raises(UserError, match=r"cannot read the runs in .*nothing\.json \(No such file"):
+        results_command.merge([tmp_path / "nothing.json"], tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
 
 
 VERSION_01 = """

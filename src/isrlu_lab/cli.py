@@ -218,7 +218,7 @@ def hardware(
 
 @results.command()
 def merge(
-    stores: Annotated[list[Path], typer.Argument(help="Other output folders, or their runs.sqlite.")],
+    stores: Annotated[list[Path], typer.Argument(help="Other output folders, or files of `results show --json`.")],
     out: Out = Path("results"),
 ) -> None:
     """Copy training runs from other output folders, such as shards trained on other machines."""

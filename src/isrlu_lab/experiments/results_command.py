@@ -14,14 +14,14 @@ from isrlu_lab.errors import print_error
 from isrlu_lab.experiments.terminal import wide
 from isrlu_lab.output_folder import OutputFolder
 from isrlu_lab.training.kinds import spec_classes
-from isrlu_lab.training.run_store import RunReader, RunStore
+from isrlu_lab.training.run_store import RunReader, RunStore, open_runs
 
 
 def merge(stores: Sequence[Path], out: Path) -> int:
     """Copy the runs that are missing in the output folder. Returns 1 if a run cannot be read and was skipped."""
     paths = [OutputFolder(other).runs if other.is_dir() else other for other in stores]
     for path in paths:  # check all stores before anything is written
-        RunReader(path).close()
+        open_runs(path).close()
     damaged: list[str] = []
     with RunStore(OutputFolder(out)) as store:
         for path in paths:

@@ -77,13 +77,7 @@ class RunReader:
 
     def all(self, warn: Callable[[str], object] | None = None) -> Iterator[Run]:
         """Every stored run, oldest first; with `warn`, one that cannot be read is reported to it and left out."""
-        for row in self._database.rows("SELECT * FROM runs ORDER BY finished, hash"):
-            try:
-                yield self._run(row)
-            except UserError as error:
-                if warn is None:
-                    raise
-                warn(str(error))
+        return _readable(self._run, self._database.rows("SELECT * FROM runs ORDER BY finished, hash"), warn)
 
     def __len__(self) -> int:
         return self._database.rows("SELECT count(*) FROM runs")[0][0]
@@ -91,14 +85,41 @@ class RunReader:
     def _run(self, row: tuple[Any, ...]) -> Run:
         key, spec, status, reason, result, environment, finished = row
         try:
-            run = Run(load_spec(_decode(spec)), status, reason, _decode(result), _decode(environment), finished)
-            msgspec.convert(vars(run), _row_shape(type(run.spec)))
-            if key != run.spec.hash:
-                raise ValueError(f"its specification has the hash {run.spec.hash}")
-            return run
-        except (UserError, ValueError, TypeError, RecursionError) as error:
-            what = f"run {key} in the store of runs {self.path} is damaged, or of another version of isrlu ({error})"
-            raise UserError(f"{what}: move the store away, or restore it, and repeat the command") from None
+            row = (key, _decode(spec), status, reason, _decode(result), _decode(environment), finished)
+        except (ValueError, RecursionError) as error:
+            raise _damaged(self.path, key, error) from None
+        return _checked_run(self.path, row)
+
+
+class RunFile:
+    """The runs in the JSON file at `path`, as `isrlu results show --json` writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._rows = msgspec.json.decode(path.read_bytes(), type=_File).runs
+        except OSError as error:
+            raise UserError(f"cannot read the runs in {path} ({error.strerror})") from None
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path} is no file of runs ({error}): give one of `isrlu results show --json`") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        pass
+
+    def all(self, warn: Callable[[str], object] | None = None) -> Iterator[Run]:
+        """As `RunReader.all`."""
+        return _readable(lambda row: _checked_run(self.path, row), map(msgspec.structs.astuple, self._rows), warn)
+
+
+def open_runs(path: Path) -> RunReader | RunFile:
+    """The runs of a store, or of a JSON file."""
+    return RunFile(path) if path.suffix == ".json" else RunReader(path)
 
 
 class RunStore(RunReader):
@@ -129,11 +150,11 @@ class RunStore(RunReader):
             raise UserError(f"{self.path} already holds a result of run {run.spec.hash} ({run.spec.label})")
 
     def merge(self, other: Path, warn: Callable[[str], object] | None = None) -> int:
-        """Copy the runs of another store that this one lacks (or has as crashed); returns how many.
+        """Copy the runs of another store or JSON file that this one lacks (or has as crashed); returns how many.
 
         With `warn`, a run that cannot be read, or has the hash of another protocol, is reported to it and left out.
         """
-        with RunReader(other) as source:
+        with open_runs(other) as source:
             theirs = list(source.all(warn))
         mine = self.find(run.spec for run in theirs)
         wanted = [run for run in theirs if run.spec.hash not in mine or _improves(run, mine[run.spec.hash])]
@@ -154,6 +175,52 @@ class RunStore(RunReader):
     def forget(self, experiment: str) -> None:
         """Remove what `remember` stored for this experiment: the next run computes it again."""
         self._database.change("DELETE FROM parts WHERE experiment = ?", (experiment,))
+
+
+class _Row(msgspec.Struct):
+    """A run in a JSON file, in the order of the table's columns."""
+
+    hash: str
+    spec: dict[str, Any]
+    status: str
+    reason: str
+    result: dict[str, Any]
+    environment: dict[str, Any]
+    finished: str
+
+
+class _File(msgspec.Struct):
+    runs: list[_Row]
+
+
+def _readable(
+    read: Callable[[tuple[Any, ...]], Run], rows: Iterable[tuple[Any, ...]], warn: Callable[[str], object] | None
+) -> Iterator[Run]:
+    for row in rows:
+        try:
+            yield read(row)
+        except UserError as error:
+            if warn is None:
+                raise
+            warn(str(error))
+
+
+def _checked_run(path: Path, row: tuple[Any, ...]) -> Run:
+    """The run of a row whose JSON is decoded."""
+    key, spec, *rest = row
+    try:
+        run = Run(load_spec(spec), *rest)
+        msgspec.convert(vars(run), _row_shape(type(run.spec)))
+        if key != run.spec.hash:
+            raise ValueError(f"its specification has the hash {run.spec.hash}")
+        return run
+    except (UserError, ValueError, TypeError, RecursionError) as error:
+        raise _damaged(path, key, error) from None
+
+
+def _damaged(path: Path, key: str, error: Exception) -> UserError:
+    what = f"run {key} in the store of runs {path} is damaged, or of another version of isrlu ({error})"
+    return UserError(f"{what}: move the store away, or restore it, and repeat the command")
 
 
 @functools.cache

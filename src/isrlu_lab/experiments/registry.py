@@ -117,7 +117,7 @@ EXPERIMENTS = (
         title="The paper's future work: deeper networks, self-normalisation",
         summary="8 to 64 layers without normalisation: accuracy, and the signal layer by layer",
         quick="40 s",
-        full="1 h",
+        full="3 h",
         module="isrlu_lab.experiments.depth",
         trains=True,
     ),

@@ -86,7 +86,7 @@ class RunReader:
         key, spec, status, reason, result, environment, finished = row
         try:
             row = (key, _decode(spec), status, reason, _decode(result), _decode(environment), finished)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise _damaged(self.path, key, error) from None
         return _checked_run(self.path, row)
 

@@ -29,7 +29,7 @@ import toy_experiment
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 ALL = registry.EXPERIMENTS
-WIDTHS = {"phone": 390, "desktop": 1400}
+WIDTHS = {"phone": 390, "large phone": 560, "tablet": 820, "desktop": 1400}
 
 
 @pytest.fixture(scope="module")
@@ -315,13 +315,25 @@ def _luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+# The labels of claims (verdict, source) that overlap the text beside or below them.
+COVERED = """
+return [...document.querySelectorAll(".claims li")].filter((claim) => {
+  const text = claim.querySelector("div").getBoundingClientRect();
+  return [...claim.querySelectorAll(".verdict > *")].some((label) => {
+    const box = label.getBoundingClientRect();
+    return box.right > text.left && box.bottom > text.top && box.left < text.right && box.top < text.bottom;
+  });
+}).map((claim) => claim.innerText);"""
+
+
 @pytest.mark.parametrize("screen", WIDTHS)
 def test_fits_the_screen(page, screen: str):
     """No sideways scrolling of the page: a wide table scrolls in its own frame."""
-    metrics = {"width": WIDTHS[screen], "height": 900, "deviceScaleFactor": 1, "mobile": screen == "phone"}
+    metrics = {"width": WIDTHS[screen], "height": 900, "deviceScaleFactor": 1, "mobile": "phone" in screen}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
         assert page.execute_script("return document.documentElement.scrollWidth") <= WIDTHS[screen]
+        assert page.execute_script(COVERED) == [], "a label lies on the text of its claim"
         for control in find(page, "#controls input[type=range], #theme, nav a"):
             assert control.size["height"] >= 28, "too small for a finger"
     finally:

@@ -17,13 +17,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 import isrlu
 from isrlu_lab import environment, output_folder
-from isrlu_lab.experiments import result_store, terminal
+from isrlu_lab.experiments import overall_progress, result_store, terminal
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Claim, Column, Experiment, Result, Table
 from isrlu_lab.experiments.overall_progress import OverallProgress
@@ -216,6 +217,23 @@ def test_overall_progress_counts_all_experiments():
     late = Experiment("d", "d", "", "100 s", "1 h", "d")  # its result was there, but is outdated
     with overall.begin(late, full=False):
         assert overall.share(0) == 0.35
+
+
+def test_output_in_a_file_says_now_and_then_how_far_it_is(monkeypatch: pytest.MonkeyPatch):
+    now = 1000.0
+    monkeypatch.setattr(overall_progress, "time", SimpleNamespace(monotonic=lambda: now))
+    written = io.StringIO()
+    entry = Experiment("table5", "", "", "1 h", "2 h", "")
+    overall = OverallProgress([entry], full=False, console=Console(file=written, width=40))
+    with overall.begin(entry, full=False) as watch:
+        for run in range(4):
+            now += overall_progress.LOG_EVERY / 2 + 1
+            watch.progress(f"{run}/9 runs; [ELU], seed 1", run, 9)
+    assert [line for line in written.getvalue().splitlines() if line] == [
+        "1/1 table5: about 60 min; 0% of the whole is done",
+        "1/1 table5: 1/9 runs; [ELU], seed 1; 5 min of about 60 min",
+        "1/1 table5: 3/9 runs; [ELU], seed 1; 10 min of about 60 min",
+    ]
 
 
 def test_a_narrow_terminal_shortens_only_the_detail():

@@ -10,6 +10,8 @@ from rich.text import Text
 
 from isrlu_lab.experiments.experiment import Experiment
 
+LOG_EVERY = 300.0  # seconds between the lines of a command whose output is a file
+
 
 def duration(seconds: float) -> str:
     """A time for people.
@@ -77,7 +79,7 @@ class _DetailColumn(ProgressColumn):
 
 
 class ExperimentProgress:
-    """The progress line, refreshed once a second so as not to disturb a measurement."""
+    """The progress line, refreshed once a second so as not to disturb a measurement. In a file, a line now and then."""
 
     def __init__(self, overall: OverallProgress, counted: str, seconds: float, console: Console) -> None:
         self._overall, self._counted, self._seconds = overall, counted, seconds
@@ -88,19 +90,25 @@ class ExperimentProgress:
             _DetailColumn(),
         )
         self._bar = Progress(*columns, console=console, refresh_per_second=1, transient=True)
+        self._logged = time.monotonic()
 
     def __enter__(self) -> "ExperimentProgress":
         self._bar.start()
         self._task = self._bar.add_task("", total=1.0, counted=self._counted)
         self.progress("")
-        if not self._bar.console.is_terminal:
-            text = f"{self._counted}: about {duration(self._seconds)}"
-            self._bar.console.print(f"{text}; {self._overall.share(0):.0%} of the whole is done", highlight=False)
+        self._log(f"about {duration(self._seconds)}; {self._overall.share(0):.0%} of the whole is done")
         return self
 
     def progress(self, text: str, done: float | None = None, total: float | None = None) -> None:
         running = self._seconds * min(done / total, 1.0) if done is not None and total else 0.0
         self._bar.update(self._task, description=text, completed=self._overall.share(running))
+        if text and time.monotonic() - self._logged >= LOG_EVERY:
+            self._log(f"{text}; {self._overall.elapsed()} of about {self._overall.expected}")
+
+    def _log(self, text: str) -> None:
+        self._logged = time.monotonic()
+        if not self._bar.console.is_terminal:
+            self._bar.console.print(f"{self._counted}: {text}", markup=False, highlight=False, soft_wrap=True)
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()

@@ -2,7 +2,7 @@
 
     python examples/flax_classifier.py        # about 10 s on 2 cores; test accuracy about 0.97
 
-Needs: pip install 'isrlu[jax]' scikit-learn
+Needs: pip install -c constraints.txt '.[jax]' scikit-learn
 """
 
 import jax

@@ -2,7 +2,7 @@
 
     KERAS_BACKEND=jax python examples/keras_classifier.py     # or tensorflow, torch; about 20 s; test accuracy 0.98
 
-Needs: pip install 'isrlu[keras]' scikit-learn, and one of tensorflow, jax and torch
+Needs: pip install -c constraints.txt '.[keras]' scikit-learn, and one of tensorflow, jax and torch
 """
 
 import tempfile

@@ -2,7 +2,7 @@
 
     python examples/onnx_export.py        # about 10 s on 2 cores; largest difference below 1e-6
 
-Needs: pip install 'isrlu[torch,onnx]' onnxscript
+Needs: pip install -c constraints.txt '.[torch,onnx]' onnxscript
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
     python examples/swap_norms.py        # about 20 s on 2 cores; test accuracy about 0.97 before and after
 
-Needs: pip install 'isrlu[torch]' scikit-learn
+Needs: pip install -c constraints.txt '.[torch]' scikit-learn
 """
 
 import torch

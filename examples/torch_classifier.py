@@ -2,7 +2,7 @@
 
     python examples/torch_classifier.py        # about 5 s on 2 cores; test accuracy about 0.98
 
-Needs: pip install 'isrlu[torch]' scikit-learn
+Needs: pip install -c constraints.txt '.[torch]' scikit-learn
 """
 
 import torch

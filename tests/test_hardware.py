@@ -305,8 +305,8 @@ def test_verdicts() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("full", [False, True])
-def test_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool) -> None:
+@pytest.mark.parametrize(("full", "nextpnr"), [(False, True), (True, True), (True, False)])
+def test_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool, nextpnr: bool) -> None:
     """Tables, claims and figure from made-up costs: the number of a unit's letters."""
     measured: list[str] = []
 
@@ -316,6 +316,7 @@ def test_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool)
         return {"nand2": 100.0 * len(unit.name), "levels": len(unit.name), **placed}
 
     monkeypatch.setattr(experiment, "measure_costs", costs)
+    monkeypatch.setattr(experiment, "has", lambda tool: nextpnr)
     monkeypatch.setitem(cycle_timer.ROUNDS, full, 3)
     context = Context(Store(OutputFolder(tmp_path)).folder("hardware", "full"), full)
     result = experiment.run(context)
@@ -324,8 +325,9 @@ def test_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool)
     names = [unit.name for number in ((BF16, FP16, FP32) if full else (BF16,)) for unit in units(number)]
     assert measured == names and len(result.tables[0].rows) == len(names)
     assert len({row[0] for row in result.tables[0].rows}) == (3 if full else 1)
-    assert ("ECP5 ns" in [column.title for column in result.tables[0].columns]) == full
-    assert len(result.figures) == full and len(result.claims) == 3
+    assert ("ECP5 ns" in [column.title for column in result.tables[0].columns]) == (full and nextpnr)
+    assert len(result.figures) == (full and nextpnr) and len(result.claims) == 3
+    assert (experiment.NOT_PLACED in result.notes) == (not nextpnr)
     for table in result.tables[1:]:  # none on a CPU without a fused multiply-add
         assert [row[1] for row in table.rows][:3] == ["rsqrt", "fma", "exp"]
 

@@ -1,6 +1,7 @@
 """The judge judged: vectors, ulps and the assertion that all frameworks' tests rest on."""
 
 import math
+import re
 import runpy
 from pathlib import Path
 
@@ -233,6 +234,33 @@ def test_each_method_has_its_own_bound() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             bounds(*arguments)
+
+
+def test_the_docs_publish_the_bounds() -> None:
+    page = (ROOT / "docs" / "accuracy.md").read_text()
+    rows = re.findall(
+        r"^\| .+ \| ([\d.]+) \| (\d+), (\d+) \| (\d+)(?:; sisrlu (\d+))? \| (\d+) \|$", page, re.MULTILINE
+    )
+    published = []
+    for plain, sigmoid, scaled, slope, scaled_slope, by_alpha in rows:
+        found = {each: (float(plain), float(slope), float(by_alpha)) for each in ("isrlu", "isru")}
+        found["isru_sigmoid"] = (float(sigmoid), float(slope), None)
+        found["sisrlu"] = (float(scaled), float(scaled_slope or slope), None)
+        published.append(found)
+    groups = (
+        ("numpy", "torch"),
+        ("torch.compile",),
+        ("torch formula",),
+        ("jax", "onnxruntime", "keras-tensorflow", "keras-jax"),
+        ("keras-torch",),
+    )
+    assert sum(map(len, groups)) * len(FUNCTIONS) == len(BOUNDS)
+    for group, found in zip(groups, published, strict=True):
+        for framework in group:
+            for function, (f, dfdx, dfdalpha) in found.items():
+                bound = BOUNDS[framework, function]
+                assert (bound.f, bound.dfdx) == (f, dfdx), (framework, function)
+                assert dfdalpha in (None, bound.dfdalpha), (framework, function)
 
 
 def test_expected_values_of_inputs_of_ones_own() -> None:

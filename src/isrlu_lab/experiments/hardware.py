@@ -5,6 +5,7 @@ from typing import Any
 
 import isrlu
 import isrlu_lab._measure as _measure
+from isrlu._missing import install_extra
 from isrlu_lab.experiments import figure_style
 from isrlu_lab.experiments.context import Context
 from isrlu_lab.experiments.experiment import Cell, Claim, Column, Figure, Result, Table, claim
@@ -13,6 +14,7 @@ from isrlu_lab.hardware.stream import Unit
 from isrlu_lab.hardware.synthesis import fingerprint, measure_costs, tool_versions
 from isrlu_lab.hardware.table_unit import TableUnit
 from isrlu_lab.hardware.units import describe, units
+from isrlu_lab.hardware.yosys import has
 from isrlu_lab.measure import cycle_timer
 from isrlu_lab.measure.timer import Sample, ratio
 
@@ -28,7 +30,11 @@ Row = dict[str, Any]
 
 
 def run(context: Context) -> Result:
-    """Quick: gates in bfloat16. Full: gates, and place and route over several seeds, in three formats."""
+    """Quick: gates in bfloat16. Full: gates, and place and route over several seeds, in three formats.
+
+    Place and route needs nextpnr, which is in the extra `hardware` alone: without it, a note says so.
+    """
+    placed = context.full and has("nextpnr_ecp5")
     context.progress("instructions of this CPU")
     samples = _time_instructions(context)
     formats = (BF16, FP16, FP32) if context.full else (BF16,)
@@ -36,16 +42,17 @@ def run(context: Context) -> Result:
     rows: list[Row] = []
     for count, unit in enumerate(wanted):
         context.progress(unit.name, count, len(wanted))
-        seeds = SEEDS if context.full and is_placed(unit) else ()
+        seeds = SEEDS if placed and is_placed(unit) else ()
         key = f"{unit.name} {fingerprint(unit)} seeds {seeds}"
         found = context.remember(key, partial(measure_costs, unit, seeds))
         rows.append(describe(unit) | found)
+    left_out = [NOT_PLACED] if context.full and not placed else []
     return Result(
-        [_units_table(rows, context.full), *([_instructions(samples)] if samples else [])],
-        _claims(rows, "ns" if context.full else "levels", _latencies(samples)),
-        figures=[_figure(context, rows)] if context.full else [],
-        notes=[*(cycle_timer.remarks(samples) if samples else []), NOTE, ALPHA],
-        seeds=list(SEEDS) if context.full else [],
+        [_units_table(rows, placed), *([_instructions(samples)] if samples else [])],
+        _claims(rows, "ns" if placed else "levels", _latencies(samples)),
+        figures=[_figure(context, rows)] if placed else [],
+        notes=[*(cycle_timer.remarks(samples) if samples else []), *left_out, NOTE, ALPHA],
+        seeds=list(SEEDS) if placed else [],
         environment={"clock_ghz": cycle_timer.clock_ghz(samples), "threads_used": 1, "tools": tool_versions()},
     )
 
@@ -61,6 +68,10 @@ NOTE = (
     "multipliers and block memories; ns is the longest path from register to register after place and route, the "
     "median over seeds, ± half their range. Every unit is one cycle here. FMA and multiplier are IEEE 754 with "
     "subnormal numbers; rsqrt takes subnormal numbers for 0. The tests run all inputs of all units of 16 bits."
+)
+NOT_PLACED = (
+    f"Place and route was left out, because nextpnr is missing: {install_extra('hardware')}, then repeat this with "
+    "`--again`."
 )
 ALPHA = (
     "The units have alpha = 1. They serve every alpha: isrlu(x; alpha) = isrlu(sqrt(alpha) x; 1) / sqrt(alpha), and "

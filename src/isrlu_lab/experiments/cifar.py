@@ -153,7 +153,9 @@ def _curves(context: Context, found: Study, unit: str, steps: Mapping[str, float
     figures = []
     marks = _marks(found, OWN_TIMES if unit == "second" and not steps else "")
     for key, what in (("loss", "training loss"), ("accuracy", "test accuracy, %")):
-        made, axes = figure_style.panel(f"{what.capitalize()} per {unit}\n{found.marks.strip()}".strip(), unit, what)
+        name, x = what.partition(",")[0], "training time, s" if unit == "second" else unit
+        title = f"{name.capitalize()} over {unit}s\n{found.marks.strip()}".strip()
+        made, axes = figure_style.panel(title, x, what, height=4.5)
         for row in found.rows:
             histories = [run.result["history"] for run in found.of(row).values()]
             if histories:
@@ -162,9 +164,10 @@ def _curves(context: Context, found: Study, unit: str, steps: Mapping[str, float
                 positions = [epoch * number for number in range(1, len(curve) + 1)]
                 line = {"marker": "o", "markersize": 3, **LINES[row.spec.activation]}
                 axes.plot(positions, curve, label=row.spec.label, **line)
-        figure_style.legend(axes)
-        caption = f"{what.capitalize()} over the {unit}s of training, mean over seeds.{marks}"
-        alt = f"One line for each activation: {what} over the {unit}s of training."
+        below = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.15), "ncols": 2}  # lines fill the panel
+        figure_style.legend(axes, **below)
+        caption = f"{name.capitalize()} over the {unit}s of training, mean over seeds.{marks}"
+        alt = f"One line for each activation: {name} over the {unit}s of training."
         figures.append(context.figure(f"{key}-per-{unit}", made, caption=caption, alt=alt))
     return figures
 

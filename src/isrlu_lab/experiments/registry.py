@@ -126,7 +126,7 @@ EXPERIMENTS = (
         title="The paper's future work: an 11-layer network on CIFAR-10",
         summary="the network that ELU was introduced with, at a quarter of its width, per epoch and per second",
         quick="1 min",
-        full="6 h",
+        full="2 h",
         module="isrlu_lab.experiments.cifar",
         trains=True,
     ),

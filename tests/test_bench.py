@@ -81,7 +81,6 @@ def test_bench_numpy():
     assert done.exit_code == 0 and all(name in done.stdout for name in numpy_bench.CONTENDERS)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -119,7 +119,6 @@ def instant_timer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("instant_timer")
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own
 @pytest.mark.parametrize("module", SMALLEST)
 def test_documented_keys(module: str) -> None:
     options, places = SMALLEST[module]

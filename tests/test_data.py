@@ -359,6 +359,12 @@ def test_the_command_fetches_and_says_where(
         data_command.show("cifar", None)
 
 
+@pytest.mark.parametrize("name", ["cifar10", "tinyshakespeare"])
+def test_the_command_refuses_a_folder_without_the_data(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=f"{tmp_path} has no {name}: give --data another place, or none"):
+        data_command.show(name, str(tmp_path))
+
+
 def test_the_help_names_every_data_set() -> None:
     help_text = CliRunner().invoke(cli.app, ["data", "--help"], terminal_width=200).output
     assert [name for name in data_command.KNOWN if name not in help_text] == []

@@ -106,6 +106,17 @@ def test_same_outputs(name: str) -> None:
         assert fold_alpha(model) == {}  # nothing is left to fold
 
 
+def test_weights_in_one_buffer() -> None:
+    """The parts of a flat buffer share its storage, but no bytes."""
+    model, x = nn.Sequential(nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4)), torch.randn(FLAT)
+    flat = nn.utils.parameters_to_vector(model.parameters()).detach()
+    for parameter, part in zip(model.parameters(), flat.split([16, 4, 16, 4]), strict=True):
+        parameter.data = part.view_as(parameter)
+    want = model(x)
+    assert fold_alpha(model) == {"1": 3.0}
+    torch.testing.assert_close(model(x), want)
+
+
 def test_part_of_a_model_that_cannot_be_traced() -> None:
     model, x = Untraceable(), torch.randn(FLAT)
     want = model(x)
@@ -132,6 +143,19 @@ def shared_layer() -> nn.Module:
 def tied_weight() -> nn.Module:
     model = nn.Sequential(nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4))
     model[2].weight = model[0].weight
+    return model
+
+
+def transposed_weight() -> nn.Module:
+    """The usual tied autoencoder: two parameters in the same memory."""
+    model = nn.Sequential(nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4))
+    model[2].weight = nn.Parameter(model[0].weight.data.t())
+    return model
+
+
+def buffered_weight() -> nn.Module:
+    model = nn.Sequential(nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4))
+    model.register_buffer("first_rows", model[2].weight.data[:2])
     return model
 
 
@@ -186,6 +210,8 @@ INEXACT: dict[str, tuple[Callable[[], nn.Module], str]] = {
         "b is used more than once",
     ),
     "tied": (tied_weight, "0 is used more than once"),
+    "tied by memory": (transposed_weight, "0 shares memory with another parameter or buffer"),
+    "memory of a buffer": (buffered_weight, "2 shares memory with another parameter or buffer"),
     **{f"hooks of {at}": (partial(hooked, at), f": {at} has hooks") for at in range(6)},
     "first": (lambda: nn.Sequential(ISRLU(3.0), nn.Linear(4, 4)), "its input comes from input_1, not from"),
     "last": (lambda: nn.Sequential(nn.Linear(4, 4), ISRU(3.0)), "its output goes to output, not to"),
@@ -231,3 +257,9 @@ def test_left_alone(name: str) -> None:
     assert model.training == training
     assert len(caught) == 1 and reason in str(caught[0].message) and "\n" not in str(caught[0].message)
     assert torch.equal(model(x), want)
+
+
+def test_weights_without_values_are_left_alone() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4)).to("meta")
+    with pytest.warns(UserWarning, match="the weights have no values yet"):
+        assert fold_alpha(model) == {}

@@ -214,6 +214,18 @@ def test_damaged_pages_are_found(folder: OutputFolder) -> None:
         RunStore(folder)
 
 
+def test_a_column_that_somebody_added_is_passed_over(folder: OutputFolder) -> None:
+    with RunStore(folder) as store:
+        store.add(done(SPECS[0]))
+    database = sqlite3.connect(folder.runs)
+    with database:
+        database.execute("ALTER TABLE runs ADD COLUMN remark TEXT")
+    database.close()
+    with RunStore(folder) as store:
+        store.add(done(SPECS[1]))
+        assert {run.spec.hash for run in store.all()} == set(store.find(SPECS)) == {each.hash for each in SPECS[:2]}
+
+
 def test_a_store_of_another_format_is_refused(folder: OutputFolder) -> None:
     with RunStore(folder):
         pass

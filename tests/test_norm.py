@@ -203,7 +203,6 @@ def test_every_kind_of_number_takes_the_kernels(number) -> None:
     assert torch.equal(dyisru(x, alpha=number, shift=number), dyisru(x, alpha=2.0, shift=2.0))
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own
 def test_function_transforms_and_other_devices_take_the_formula() -> None:
     x, given = torch.randn(5, 8), parameters()
     one = torch.func.vmap(lambda row: dyisru(row, *given))(x)

@@ -15,12 +15,7 @@ CHANNELS = 64
 FEW, MANY = 6, _norm_ops.MIN_ELEMENTS // CHANNELS  # rows
 
 # These three are PyTorch's own, in tracing.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)

@@ -280,9 +280,6 @@ def test_fit_errors() -> None:
         fit(model, [])
 
 
-@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # these three are PyTorch's own, in tracing
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])

@@ -127,6 +127,19 @@ def test_info_prints_in_ascii():
     assert "CPU ?" in done.stdout
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("command", [["info"], ["reproduce", "--list"], ["--version"]])
+def test_standard_output_that_is_full_or_closed(command: list[str]):
+    start = "from isrlu_lab.cli import main; main()"
+    arguments = " ".join([sys.executable, "-c", f"'{start}'", *command])
+    full = subprocess.run(f"{arguments} > /dev/full", shell=True, capture_output=True, text=True)
+    assert one_line(full) == "isrlu: cannot write to standard output: No space left on device"
+    closed = subprocess.run(f"{arguments} >&-", shell=True, capture_output=True, text=True)
+    assert (closed.returncode, closed.stderr) == (0, "")
+    pipe = subprocess.run(f"{arguments} | head -c 0", shell=True, capture_output=True, text=True)
+    assert pipe.stderr == ""
+
+
 def test_an_unknown_instruction_set_is_one_line():
     """The core refuses it when it is imported, which is before the command line starts."""
     start = "from isrlu_lab.cli import main; main()"  # as the installed command does

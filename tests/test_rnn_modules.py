@@ -226,7 +226,6 @@ def test_checkpointing(layer) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's own, in tracing
 @pytest.mark.filterwarnings("ignore:The tensor attributes self._flat_weights")  # as torch.nn's modules have it
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("layer", [LSTM, GRU])
@@ -327,7 +326,6 @@ def test_isru_gates_are_the_functions() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's own, in tracing
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("layer, options", list(itertools.product([LSTM, GRU], OPTIONS[-2:])))
 def test_compiles_to_one_graph(layer, options, dynamic) -> None:

@@ -113,7 +113,6 @@ def test_autocast_keeps_the_dtype() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_a_new_alpha_is_compiled_again() -> None:
     x = torch.tensor(_numbers(40))
     compiled = torch.compile(lambda x, alpha: it.sisrlu_dropout(it.sisrlu(x, alpha), 0.0, alpha), fullgraph=True)
@@ -144,6 +143,49 @@ def test_dropout_keeps_mean_and_variance(p: float, alpha: float) -> None:
     assert abs(y.mean()) < 4 * deviation
     spread = (y - y.mean()).square().std()  # of the square, whose mean is the variance
     assert abs(y.var() - 1) < 4 * spread * deviation
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_dropout_is_rounded_once(dtype) -> None:
+    x = it.sisrlu(torch.randn(1000)).to(dtype)
+    results = []
+    for dropout in (it.sisrlu_dropout, it.feature_sisrlu_dropout):
+        for given in (x.reshape(10, 100), x.reshape(10, 100).float()):
+            torch.manual_seed(0)
+            results.append(dropout(given, 0.3))
+    assert results[0].dtype is dtype
+    assert torch.equal(results[0], results[1].to(dtype)) and torch.equal(results[2], results[3].to(dtype))
+
+
+def test_dropout_keeps_its_probability_under_another_default_dtype() -> None:
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        dropped = [
+            dropout(torch.zeros(10, 10_000), 0.001) < 0 for dropout in (it.sisrlu_dropout, it.feature_sisrlu_dropout)
+        ]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(60 < each.sum() < 145 for each in dropped)  # 100 +- 4.5 deviations
+
+
+def test_dropout_keeps_the_memory_format() -> None:
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    assert it.sisrlu_dropout(x).is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("p", [np.float32(0.25), torch.tensor(0.25)])
+def test_dropout_with_a_number_of_another_kind_compiles(p: object) -> None:
+    compiled = torch.compile(it.SISRLUDropout(p), fullgraph=True, backend="aot_eager")
+    assert compiled(torch.ones(3)).shape == (3,)
+
+
+@pytest.mark.slow
+def test_a_bad_probability_in_a_compiled_function() -> None:
+    compiled = torch.compile(lambda x: it.sisrlu_dropout(x, 1.5), fullgraph=True, backend="aot_eager")
+    with pytest.raises(ValueError, match=r"the probability of dropping must be at least 0 and below 1, got 1\.5"):
+        compiled(torch.ones(3))
 
 
 def test_dropout_of_channels_in_place_and_in_evaluation() -> None:

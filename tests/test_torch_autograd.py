@@ -11,12 +11,6 @@ from isrlu._checks import METHODS
 from isrlu.testing import check, expect
 from isrlu.torch import _formula
 
-# torch warns of its own use of what it has deprecated
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),
-]
-
 FUNCTIONS = {
     "isrlu": lambda x, **kw: it.isrlu(x, 2.0, **kw),
     "isru": lambda x, **kw: it.isru(x, 2.0, **kw),
@@ -79,6 +73,17 @@ def test_function_transforms(name: str) -> None:
         torch.testing.assert_close(jacobian(f)(x), slope.diag())
     second = torch.func.vmap(torch.func.grad(torch.func.grad(f)))(x)
     torch.testing.assert_close(torch.func.hessian(lambda v: f(v).sum())(x), second.diag())
+
+
+@pytest.mark.parametrize("function", [it.isrlu, it.isru, it.sisrlu])
+@pytest.mark.parametrize("alpha", [1e-30, 2.0**-149, 1e-46, 1e-100, 5e-324])
+def test_a_tiny_alpha_in_the_formula(function, alpha: float) -> None:
+    """In float32, alpha up to 2^-150 is 0, in the kernels and in the formula that transforms take."""
+    x = torch.tensor([-3.0, 2.0, -torch.inf, -1e30])
+    expected = function(leaf := x.clone().requires_grad_(), alpha)
+    (slope,) = torch.autograd.grad(expected.sum(), leaf)
+    torch.testing.assert_close(torch.func.vmap(lambda v: function(v, alpha))(x), expected.detach())
+    torch.testing.assert_close(torch.func.grad(lambda v: function(v, alpha).sum())(x), slope)
 
 
 def test_a_constant_inside_of_a_transform() -> None:

@@ -11,9 +11,6 @@ from isrlu_lab.cli import app
 from isrlu_lab.measure import torch_bench as calls
 from isrlu_lab.measure import training_step_bench
 
-# torch warns of its own use of what it has deprecated
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-
 
 def test_rows_of_every_contender() -> None:
     names = ("elu", "isrlu", "isrlu approx")

@@ -11,13 +11,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import isrlu.torch as it
 
-# torch warns of its own use of what it has deprecated
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
-]
-
 
 def block() -> nn.Sequential:
     torch.manual_seed(0)
@@ -263,6 +256,42 @@ def test_swap_of_a_shared_module() -> None:
     assert model["a"] is model["b"][0] and type(model["a"]) is it.ISRLU
 
 
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.act, self.fc = nn.ReLU(), nn.Linear(4, 4)
+
+
+def test_swap_of_a_module_inside_another_that_is_swapped() -> None:
+    model, x = nn.Sequential(Block(), nn.ReLU()), torch.randn(3, 4)
+    fc, alphas = model[0].fc, iter([2.0, 3.0])
+    rows = {Block: lambda old: nn.Sequential(old.act, old.fc), nn.ReLU: lambda old: it.ISRLU(next(alphas))}
+    assert list(it.swap(model, rows)) == ["0", "0.act", "1"]
+    torch.testing.assert_close(model(x), it.isrlu(fc(it.isrlu(x, 2.0)), 3.0))
+    model = nn.Sequential(Block(), nn.ReLU())
+    it.swap(model, {Block: lambda old: old.fc, nn.ReLU: it.ISRLU})
+    assert [type(each) for each in model] == [nn.Linear, it.ISRLU]
+
+
+def test_a_swap_that_fails_changes_nothing() -> None:
+    model = nn.Sequential(nn.ReLU(), Block())
+    before = dict(model.named_modules())
+    with pytest.raises(ZeroDivisionError):
+        it.swap(model, {nn.ReLU: it.ISRLU, Block: lambda old: 1 / 0})
+    assert dict(model.named_modules()) == before
+
+
+def test_swap_for_a_module_around_the_old_one_runs_its_hooks_once() -> None:
+    model, calls = nn.Sequential(nn.ReLU()), []
+    handle = model[0].register_forward_hook(lambda module, args, output: calls.append(type(module)))
+    it.swap(model, {nn.ReLU: lambda old: nn.Sequential(old, it.ISRLU())})
+    model(torch.ones(2))
+    assert calls == [nn.Sequential]
+    handle.remove()
+    model(torch.ones(2))
+    assert len(calls) == 1
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
 def test_swap_in_a_transformer_whose_inference_is_fused() -> None:
     torch.manual_seed(0)
@@ -290,7 +319,16 @@ def test_swap_in_a_copy_of_a_transformer_layer() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [it.ISRLU(2.0), it.ISRU(learnable=True), it.ISRUSigmoid(method="approx"), it.SISRLU()], ids=repr
+    "module",
+    [
+        it.ISRLU(2.0),
+        it.ISRU(learnable=True),
+        it.ISRUSigmoid(method="approx"),
+        it.SISRLU(),
+        it.SISRLUDropout(0.3).eval(),
+        it.FeatureSISRLUDropout(0.3).eval(),
+    ],
+    ids=repr,
 )
 def test_fx_traces_it(module: nn.Module) -> None:
     model = nn.Sequential(nn.Linear(4, 4), module)

@@ -285,7 +285,6 @@ def test_saved_is_one_tensor(inplace) -> None:
     assert (y.data_ptr() == given.data_ptr()) == inplace
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch itself
 def test_what_keeps_the_formula(launches) -> None:
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     torch.func.vmap(it.isrlu)(x.detach())

@@ -1,6 +1,8 @@
 """The command line. Each command imports what it runs when it runs, so that `isrlu info` needs no framework."""
 
+import errno
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -242,12 +244,17 @@ def show_runs(
 
 def main() -> None:
     """Run the command line. A user's mistake is reported in one line, with exit code 2."""
+    if sys.stdout is None:  # closed by the shell: `isrlu info >&-`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A character that the encoding lacks becomes "?": one column wide, so tables stay aligned. Standard error
         # never fails; Python itself writes such characters as escapes there.
         sys.stdout.reconfigure(errors="replace")
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except UserError as error:
         sys.exit(print_error(str(error)))
     except ModuleNotFoundError as error:
@@ -255,6 +262,13 @@ def main() -> None:
         if message is None:
             raise
         sys.exit(print_error(message))
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EPIPE):
+            raise
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  else the interpreter would write the rest when it ends
+        if error.errno == errno.EPIPE:  # `isrlu info | head -1`
+            sys.exit(1)
+        sys.exit(print_error(f"cannot write to standard output: {error.strerror}"))
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # PyTorch's message
             raise

@@ -8,6 +8,7 @@ Implementations:
 
 import importlib
 import math
+import operator
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -85,7 +86,8 @@ class _WithAlpha(keras.layers.Layer):
         self.supports_masking = True
         self.initial_alpha = check_learnable_alpha(alpha, learnable)
         self.learnable = learnable
-        self.shared_axes = [shared_axes] if isinstance(shared_axes, int) else list(shared_axes or [])
+        axes = shared_axes if isinstance(shared_axes, (list, tuple)) else () if shared_axes is None else (shared_axes,)
+        self.shared_axes = [operator.index(axis) for axis in axes]  # a model is saved as JSON: no integers of NumPy
         if self.shared_axes and not learnable:
             raise ValueError(f"shared_axes={shared_axes!r} needs learnable=True")
         self.log_alpha = None

@@ -105,6 +105,8 @@ class SISRLUDropout(keras.layers.Layer):
         self.constants = dropout_constants(rate, alpha)
         self.supports_masking = True
         self.rate, self.alpha, self.seed = rate, float(alpha), seed
+        if noise_shape is not None and not isinstance(noise_shape, (tuple, list)):
+            raise TypeError(f"noise_shape must be a tuple of sizes, or None, got {noise_shape!r}")
         self.noise_shape = None if noise_shape is None else tuple(noise_shape)
         self.seed_generator = keras.random.SeedGenerator(seed)
         self.built = True
@@ -116,7 +118,8 @@ class SISRLUDropout(keras.layers.Layer):
         shape = sizes if self.noise_shape is None else [n or sizes[i] for i, n in enumerate(self.noise_shape)]
         kept = keras.random.uniform(shape, dtype="float32", seed=self.seed_generator) >= self.rate
         dropped, scale, shift = self.constants
-        return ops.where(kept, inputs * scale + shift, ops.cast(dropped, inputs.dtype))
+        wide = _activations._widened(inputs)  # rounded once
+        return ops.cast(ops.where(kept, wide * scale + shift, dropped), inputs.dtype)
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         return input_shape

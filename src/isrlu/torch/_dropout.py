@@ -2,9 +2,11 @@
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import handle_torch_function
 
 from isrlu.signal import SISRLU_ALPHA, DropoutConstants, dropout_constants
-from isrlu.torch import _functional, _private
+from isrlu.torch import _formula, _functional, _private
+from isrlu.torch._refuse import refuse_probability
 
 
 def sisrlu_dropout(
@@ -26,34 +28,41 @@ def sisrlu_dropout(
     >>> print(f"{abs(y.mean().item()):.2f} {y.var().item():.2f}")
     0.00 1.00
     """
-    _check(x)
-    return _drop(x, x.shape, p, alpha, training, inplace)
+    if _functional._is_foreign(x):
+        return handle_torch_function(sisrlu_dropout, (x,), x, p, alpha, training, inplace)
+    _functional._check_input(x)
+    return _drop(x, p, alpha, training, inplace)
 
 
 def feature_sisrlu_dropout(
     x: Tensor, p: float = 0.5, alpha: float = SISRLU_ALPHA, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """The same for whole channels: x has the shape [batch, channels, ...]."""
-    _check(x)
+    if _functional._is_foreign(x):
+        return handle_torch_function(feature_sisrlu_dropout, (x,), x, p, alpha, training, inplace)
+    _functional._check_input(x)
     if x.dim() < 2:
         raise ValueError(f"x must have the shape [batch, channels, ...], got {tuple(x.shape)}")
-    return _drop(x, torch.Size((*x.shape[:2], *[1] * (x.dim() - 2))), p, alpha, training, inplace)
+    return _drop(x, p, alpha, training, inplace, mask=(*x.shape[:2], *[1] * (x.dim() - 2)))
 
 
-def _check(x: Tensor) -> None:
-    if not _functional._is_foreign(x):
-        _functional._check_input(x)
-
-
-def _drop(x: Tensor, shape: torch.Size, p: float, alpha: float, training: bool, inplace: bool) -> Tensor:
+def _drop(
+    x: Tensor, p: float, alpha: float, training: bool, inplace: bool, mask: tuple[int, ...] | None = None
+) -> Tensor:
+    """mask: its shape, x's if None."""
     if torch.compiler.is_dynamo_compiling():
+        if not 0 <= p < 1:
+            return refuse_probability(x, p)
         dropped, scale, shift = _traced_constants(p.__float__(), alpha.__float__())  # not float(): see sisrlu_scales
     else:
         dropped, scale, shift = dropout_constants(p, alpha)
     if not training or p == 0:
         return x
-    kept = torch.rand(shape, device=x.device) >= p
-    y = torch.where(kept, x * scale + shift, dropped).to(x.dtype)
+    if mask is None:
+        uniform = torch.rand_like(x, dtype=torch.float32)  # the default dtype may be too coarse for p
+    else:
+        uniform = torch.rand(mask, dtype=torch.float32, device=x.device)
+    y = torch.where(uniform >= p, _formula.compute(x) * scale + shift, dropped).to(x.dtype)
     return x.copy_(y) if inplace else y
 
 
@@ -72,7 +81,7 @@ class SISRLUDropout(nn.Module):
     def __init__(self, p: float = 0.5, alpha: float = SISRLU_ALPHA, *, inplace: bool = False) -> None:
         super().__init__()
         dropout_constants(p, alpha)
-        self.p, self.alpha, self.inplace = p, float(alpha), inplace
+        self.p, self.alpha, self.inplace = float(p), float(alpha), inplace
 
     def forward(self, x: Tensor) -> Tensor:
         return sisrlu_dropout(x, self.p, self.alpha, self.training, self.inplace)

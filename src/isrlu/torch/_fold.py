@@ -38,9 +38,9 @@ def fold_alpha(model: nn.Module) -> dict[str, float | Tensor]:
     Linear layers for 2-D inputs, next to Conv layers for inputs that have a batch dim. Shapes are not known here.
 
     Returns the folded alphas by the activations' names. Warns in one line for each activation that is left alone:
-    where its input or output goes elsewhere too (residual connections), where a layer is shared or has hooks, or where
-    the scaled weights do not fit into their dtype. Where a model's forward cannot be traced but that of a part of it
-    can, warns that the part must be called as a whole.
+    where its input or output goes elsewhere too (residual connections), where a layer is shared, shares memory or has
+    hooks, or where the scaled weights do not fit into their dtype. Where a model's forward cannot be traced but that
+    of a part of it can, warns that the part must be called as a whole.
 
     >>> model = nn.Sequential(nn.Linear(2, 3), ISRLU(4.0), nn.Linear(3, 1))
     >>> fold_alpha(model)
@@ -132,6 +132,8 @@ def _fold(activation: Any, graphs: Sequence["_Graph"]) -> float | Tensor:
 
 def _product(weight: Tensor, factor: Tensor) -> Tensor:
     """weight * factor, in the dtype of weight, computed on the CPU: not every device has float64."""
+    if weight.is_meta:
+        raise _NotExact("the weights have no values yet (device meta)")
     wanted = weight.detach().cpu().double() * factor
     product = wanted.to(weight.dtype)
     if not (product.double() - wanted).norm() <= torch.finfo(weight.dtype).eps * wanted.norm():
@@ -161,6 +163,8 @@ class _Graph:
         parameters = dict(root.named_parameters(remove_duplicate=False))  # a forward may take one itself
         self.uses.update(id(parameters.get(str(node.target))) for node in self.nodes if node.op == "get_attr")
         self.called = Counter(id(self.modules[str(node.target)]) for node in self.nodes if node.op == "call_module")
+        tensors = {id(each): each for each in (*model.parameters(), *model.buffers())}
+        self.memory = {key: place for key, each in tensors.items() if (place := _memory(each))}
 
     def around(self, activation: nn.Module, channels: int) -> _Around:
         """What to scale for an activation with so many alphas. Raises _NotExact if scaling is not enough."""
@@ -184,8 +188,19 @@ class _Graph:
         module = self.modules[str(node.target)]
         if self.called[id(module)] > 1 or any(self.uses[id(each)] > 1 for each in (module, *module.parameters())):
             raise _NotExact(f"{node.target} is used more than once")
+        if any(self._shares_memory(each) for each in module.parameters()):
+            raise _NotExact(f"{node.target} shares memory with another parameter or buffer")
         self._without_hooks(node)
         return module
+
+    def _shares_memory(self, parameter: Tensor) -> bool:
+        """Whether another tensor of the model lies in the same bytes: the weight of a tied decoder, for example."""
+        place = self.memory.get(id(parameter))
+        if place is None:
+            return False
+        storage, start, stop = place
+        others = (each for key, each in self.memory.items() if key != id(parameter) and each[0] == storage)
+        return any(start < its_stop and its_start < stop for _, its_start, its_stop in others)
 
     def _without_hooks(self, node: fx.Node) -> None:
         """A hook may change the values that pass, or take them."""
@@ -242,6 +257,19 @@ class _Graph:
                 yield from self._consumers(user, last, several)
             else:
                 raise _NotExact(f"its output goes to {self._name(user)}, not to Linear or Conv alone")
+
+
+def _memory(tensor: Tensor) -> tuple[int, int, int] | None:
+    """The address of its storage, and the first byte and the one after the last that it uses there; None if none."""
+    try:
+        storage, size = tensor.untyped_storage().data_ptr(), tensor.element_size()
+    except (NotImplementedError, RuntimeError, ValueError):  # no storage, or none yet
+        return None
+    if not storage or not tensor.numel():
+        return None
+    first = int(tensor.storage_offset())
+    last = first + sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return storage, first * size, (last + 1) * size
 
 
 def _for_input(layer: Any, factor: Tensor) -> Tensor:

@@ -98,9 +98,14 @@ def per_channel(alpha: float | Tensor, x: Tensor) -> float | Tensor:
     return alpha.reshape(()) if alpha.numel() == 1 else alpha.reshape(alpha.numel(), *[1] * (x.dim() - 2))
 
 
+def is_zero(alpha: float, dtype: torch.dtype) -> bool:
+    """Whether a number alpha is 0 in the dtype of the computation, as it is in the kernels."""
+    return alpha <= (0.0 if dtype is torch.float64 else 2.0**-150)
+
+
 def tensor_if_zero(alpha: float | Tensor, x: Tensor) -> float | Tensor:
     """Convert the number 0 to a tensor. Only the code for tensors handles alpha = 0 without infinities and NaN."""
-    if isinstance(alpha, Tensor) or alpha != 0:
+    if isinstance(alpha, Tensor) or not is_zero(alpha, x.dtype):
         return alpha
     return torch.zeros((), dtype=x.dtype, device=x.device)
 

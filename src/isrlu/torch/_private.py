@@ -6,6 +6,7 @@ connect(apply)   pass PyTorch's classes and functions to the kernels, which then
 
 import ctypes
 import sys
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,10 +135,14 @@ def is_transformed() -> bool:
 
 
 def move_hooks(old: nn.Module, new: nn.Module) -> None:
-    """Move the hook dictionaries themselves, not copies: the handles that remove a hook refer to them."""
+    """Move the hook dictionaries themselves, not copies: the handles that remove a hook refer to them.
+
+    The old module, which may be a part of the new one, has none afterwards.
+    """
     for name in HOOKS:
         hooks = getattr(old, name, None)
         if hooks is not None:
             hooks.update(getattr(new, name))
             setattr(new, name, hooks)
+            setattr(old, name, OrderedDict())
     new._is_full_backward_hook = old._is_full_backward_hook

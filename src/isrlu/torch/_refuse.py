@@ -17,6 +17,11 @@ def _(x: Tensor, message: str, type_error: bool) -> Tensor:
 _refuse.register_autograd(lambda context, gradient: (gradient, None, None))  # never runs: tracing asks for it
 
 
+def refuse_probability(x: Tensor, p: object) -> Tensor:
+    """Raise the error of `dropout_constants` when the compiled graph runs."""
+    return _refuse(x, f"the probability of dropping must be at least 0 and below 1, got {p!r}", False)
+
+
 def refuse_alpha(x: Tensor, alpha: object) -> Tensor:
     """Raise the error of `check_alpha` when the compiled graph runs. Only for an alpha that `check_alpha` refuses."""
     if type(alpha) in (float, int):

@@ -1,7 +1,7 @@
 """`swap`: replace the activation modules of an existing model."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from torch import nn
 
@@ -15,7 +15,9 @@ def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> d
 
     A value is a module class, which is called without arguments, or a function from the old module to the new one.
     Subclasses of a key are not replaced. A module used in several places is replaced by one new module in all of them.
-    The new module gets the old one's hooks (with their handles) and training mode. Warns if nothing is found.
+    Where a module found is part of another one found, it is replaced first: the function for the outer one sees it so.
+    The new module gets the old one's hooks (with their handles) and training mode. Warns if nothing is found. If a
+    replacement fails, the model is as before.
 
     >>> from isrlu.torch import ISRLU
     >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(inplace=True))
@@ -35,17 +37,36 @@ def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> d
     if not found:
         warnings.warn(_nothing_found(model, replacements), stacklevel=2)
         return {}
-    made = {module: _make(replacements[type(module)], module) for module in dict.fromkeys(found.values())}
-    owners = set()
-    for name, old in found.items():
-        parent, _, attribute = name.rpartition(".")
-        owner = model.get_submodule(parent)
-        setattr(owner, attribute, made[old])
-        owners.add(owner)
-    _disable_fused_transformers(model, owners)
+    places = {name: (model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in found}
+    made: dict[nn.Module, nn.Module] = {}
+    try:
+        for name in _parts_first(found):
+            old = found[name]
+            if old not in made:
+                made[old] = _make(replacements[type(old)], old)
+            setattr(*places[name], made[old])
+    except BaseException:
+        for name, old in found.items():
+            setattr(*places[name], old)
+        raise
+    _disable_fused_transformers(model, {owner for owner, _ in places.values()})
     for old, new in made.items():
         _move_hooks_and_mode(old, new)
     return found
+
+
+def _parts_first(names: Iterable[str]) -> Iterator[str]:
+    """The names of modules in the order of named_modules(), but each after those of its parts.
+
+    >>> list(_parts_first(["a", "a.b", "a.b.c", "a.d", "e"]))
+    ['a.b.c', 'a.b', 'a.d', 'a', 'e']
+    """
+    wholes: list[str] = []
+    for name in names:
+        while wholes and not name.startswith(f"{wholes[-1]}."):
+            yield wholes.pop()
+        wholes.append(name)
+    yield from reversed(wholes)
 
 
 def _disable_fused_transformers(model: nn.Module, changed: set[nn.Module]) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from isrlu._formula import far, inverse_root, isru_sigmoid
-from isrlu.torch._formula import compute, exact, sisrlu_scales
+from isrlu.torch._formula import compute, exact, is_zero, sisrlu_scales
 
 
 def value(name: str, x: Tensor, alpha: float | Tensor) -> Tensor:
@@ -112,7 +112,7 @@ def _isru(x: Tensor, alpha: float | Tensor) -> Tensor:
     """x / sqrt(1 + alpha x^2). x is clamped to +-far / sqrt(alpha), where f is saturated and alpha x^2 is finite."""
     largest = torch.finfo(x.dtype).max
     if not isinstance(alpha, Tensor):
-        if alpha <= (0.0 if x.dtype is torch.float64 else 2.0**-150):  # which is 0 in float32
+        if is_zero(alpha, x.dtype):
             return x.clone()
         limit: Any = exact(min(_far(x) / math.sqrt(alpha), largest), x.dtype)
         m, alpha = x.clamp(-limit, limit), exact(alpha, x.dtype)

@@ -12,6 +12,7 @@ from isrlu_lab.data.text import Text
 from isrlu_lab.errors import UserError
 
 KNOWN = {"mnist": locate.find, cifar10.IDENTITY: cifar10.find, text.SHAKESPEARE: text.find}
+GIVEN = {cifar10.IDENTITY: cifar10.given, text.SHAKESPEARE: text.given}  # these pass over a folder without their files
 
 
 def show(name: str, where: str | None) -> None:
@@ -19,6 +20,8 @@ def show(name: str, where: str | None) -> None:
     if name not in KNOWN:
         others = "other data in MNIST's format is given by --data DIR, another text by --data FILE"
         raise UserError(f"unknown data set {name!r}: known are {', '.join(KNOWN)}; {others}")
+    if where and name in GIVEN and GIVEN[name](where) is None:
+        raise UserError(f"{where} has no {name}: give --data another place, or none to find or download it")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, transient=True, disable=not sys.stdout.isatty()) as bar:
         tasks: dict[str, object] = {}

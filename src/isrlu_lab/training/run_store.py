@@ -28,6 +28,7 @@ from isrlu_lab.training.kinds import load_spec, spec_classes
 from isrlu_lab.training.run_spec import RunSpec
 
 Status = Literal["done", "diverged", "crashed"]
+_COLUMNS = "hash, spec, status, reason, result, environment, finished"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS runs (
     hash TEXT PRIMARY KEY, spec TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL,
@@ -71,13 +72,13 @@ class RunReader:
         """hash -> stored run, for those of `specs` that are stored."""
         found = {}
         for spec in specs:
-            for row in self._database.rows("SELECT * FROM runs WHERE hash = ?", (spec.hash,)):
+            for row in self._database.rows(f"SELECT {_COLUMNS} FROM runs WHERE hash = ?", (spec.hash,)):
                 found[spec.hash] = self._run(row)
         return found
 
     def all(self, warn: Callable[[str], object] | None = None) -> Iterator[Run]:
         """Every stored run, oldest first; with `warn`, one that cannot be read is reported to it and left out."""
-        return _readable(self._run, self._database.rows("SELECT * FROM runs ORDER BY finished, hash"), warn)
+        return _readable(self._run, self._database.rows(f"SELECT {_COLUMNS} FROM runs ORDER BY finished, hash"), warn)
 
     def __len__(self) -> int:
         return self._database.rows("SELECT count(*) FROM runs")[0][0]
@@ -141,7 +142,7 @@ class RunStore(RunReader):
         texts = (json.dumps(value, allow_nan=False) for value in (run.spec.to_json(), run.result, run.environment))
         spec, result, environment = texts
         changed = self._database.change(
-            "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hash) DO UPDATE SET"
+            f"INSERT INTO runs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hash) DO UPDATE SET"
             " (status, reason, result, environment, finished) = (excluded.status, excluded.reason,"
             " excluded.result, excluded.environment, excluded.finished) WHERE runs.status = 'crashed'",
             (run.spec.hash, spec, run.status, run.reason, result, environment, finished),

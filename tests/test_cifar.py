@@ -247,7 +247,7 @@ def test_without_cifar_one_line_says_so_and_the_rest_goes_on(tmp_path: Path, mon
 
 
 def test_data_of_another_family_is_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match="CIFAR-10 is no data for this experiment: it takes MNIST or"):
+    with pytest.raises(UserError, match="CIFAR-10 cannot be used here: give MNIST or"):
         data.IMAGES.check(data.load_any(folder))
     data.CIFAR.check(data.load_any(folder))
     data.IMAGES.check(data.digits())

@@ -365,6 +365,12 @@ def test_the_command_refuses_a_folder_without_the_data(tmp_path: Path, name: str
         data_command.show(name, str(tmp_path))
 
 
+def test_the_command_refuses_data_of_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "some.txt").write_text("to be or not to be " * 1000)
+    with pytest.raises(UserError, match="cannot be used here: give MNIST or data in its format"):
+        data_command.show("mnist", str(tmp_path / "some.txt"))
+
+
 def test_the_help_names_every_data_set() -> None:
     help_text = CliRunner().invoke(cli.app, ["data", "--help"], terminal_width=200).output
     assert [name for name in data_command.KNOWN if name not in help_text] == []

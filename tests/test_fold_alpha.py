@@ -2,12 +2,15 @@
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from isrlu.torch import ISRLU, ISRU, fold_alpha  # noqa: E402
 
@@ -159,6 +162,14 @@ def buffered_weight() -> nn.Module:
     return model
 
 
+def overlapping_arrays() -> nn.Module:
+    """For PyTorch they are two storages."""
+    rows = np.random.default_rng(0).standard_normal((6, 4)).astype("float32")
+    model = nn.Sequential(nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4))
+    model[0].weight, model[2].weight = (nn.Parameter(torch.from_numpy(each)) for each in (rows[:4], rows[2:]))
+    return model
+
+
 def hooked(at: int) -> nn.Module:
     model = nn.Sequential(nn.Linear(4, 4), nn.Identity(), ISRLU(3.0), nn.Dropout(0.0), nn.Flatten(), nn.Linear(4, 4))
     model[at].register_forward_hook(lambda module, given, result: result + 1)
@@ -212,6 +223,7 @@ INEXACT: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "tied": (tied_weight, "0 is used more than once"),
     "tied by memory": (transposed_weight, "0 shares memory with another parameter or buffer"),
     "memory of a buffer": (buffered_weight, "2 shares memory with another parameter or buffer"),
+    "memory of an array": (overlapping_arrays, "0 shares memory with another parameter or buffer"),
     **{f"hooks of {at}": (partial(hooked, at), f": {at} has hooks") for at in range(6)},
     "first": (lambda: nn.Sequential(ISRLU(3.0), nn.Linear(4, 4)), "its input comes from input_1, not from"),
     "last": (lambda: nn.Sequential(nn.Linear(4, 4), ISRU(3.0)), "its output goes to output, not to"),
@@ -259,7 +271,10 @@ def test_left_alone(name: str) -> None:
     assert torch.equal(model(x), want)
 
 
-def test_weights_without_values_are_left_alone() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), ISRLU(3.0), nn.Linear(4, 4)).to("meta")
-    with pytest.warns(UserWarning, match="the weights have no values yet"):
+@pytest.mark.parametrize("learnable", [False, True])
+@pytest.mark.parametrize("place", [torch.device("meta"), FakeTensorMode()], ids=["meta", "fake"])
+def test_weights_without_values_are_left_alone(place: AbstractContextManager, learnable: bool) -> None:
+    with place:
+        model = nn.Sequential(nn.Linear(4, 4), ISRLU(3.0, learnable=learnable), nn.Linear(4, 4))
+    with pytest.warns(UserWarning, match="alpha has no values yet" if learnable else "the weight has no values yet"):
         assert fold_alpha(model) == {}

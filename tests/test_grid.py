@@ -220,9 +220,11 @@ def test_a_column_that_somebody_added_is_passed_over(folder: OutputFolder) -> No
     database = sqlite3.connect(folder.runs)
     with database:
         database.execute("ALTER TABLE runs ADD COLUMN remark TEXT")
+        database.execute("ALTER TABLE parts ADD COLUMN remark TEXT")
     database.close()
     with RunStore(folder) as store:
         store.add(done(SPECS[1]))
+        assert store.remember("toy-quick", "a", lambda: 1) == store.remember("toy-quick", "a", lambda: 2) == 1
         assert {run.spec.hash for run in store.all()} == set(store.find(SPECS)) == {each.hash for each in SPECS[:2]}
 
 

@@ -14,7 +14,6 @@ FORWARD, BACKWARD = "isrlu::norm_forward", "isrlu::norm_backward"
 CHANNELS = 64
 FEW, MANY = 6, _norm_ops.MIN_ELEMENTS // CHANNELS  # rows
 
-# These three are PyTorch's own, in tracing.
 pytestmark = pytest.mark.slow
 
 

@@ -47,11 +47,32 @@ def test_standard_output_that_is_full_or_closed(command: list[str]):
     start = "from isrlu_lab.cli import main; main()"
     arguments = " ".join([sys.executable, "-c", f"'{start}'", *command])
     full = subprocess.run(f"{arguments} > /dev/full", shell=True, capture_output=True, text=True)
-    assert one_line(full) == "isrlu: cannot write to standard output: No space left on device"
+    assert one_line(full) == "isrlu: cannot write: No space left on device"
     closed = subprocess.run(f"{arguments} >&-", shell=True, capture_output=True, text=True)
     assert (closed.returncode, closed.stderr) == (0, "")
     pipe = subprocess.run(f"{arguments} | head -c 0", shell=True, capture_output=True, text=True)
     assert pipe.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_disk_that_is_full_elsewhere():
+    start = (
+        "import isrlu_lab.environment as e; e.cpu_name = lambda: print('x', file=open('/dev/full', 'w'), flush=True);"
+        "from isrlu_lab.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", start, "info"], capture_output=True, text=True)
+    assert one_line(done) == "isrlu: cannot write: No space left on device"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_does_not_stop_the_experiment_that_says_how_far_it_is():
+    entry = Experiment("table5", "", "", "1 h", "2 h", "")
+    with io.FileIO("/dev/full", "w") as device:
+        console = Console(file=io.TextIOWrapper(device, write_through=True), force_terminal=False)
+        with pytest.raises(OSError, match="No space left"):
+            console.print("1/1 table5")
+        with OverallProgress([entry], full=False, console=console).begin(entry, full=False) as watch:
+            watch.progress("1/9 runs", 1, 9)
 
 
 def test_an_unknown_instruction_set_is_one_line():
@@ -98,12 +119,12 @@ def test_output_in_a_file_says_now_and_then_how_far_it_is(monkeypatch: pytest.Mo
     monkeypatch.setattr(overall_progress, "time", SimpleNamespace(monotonic=lambda: now))
     written = io.StringIO()
     entry = Experiment("table5", "", "", "1 h", "2 h", "")
-    overall = OverallProgress([entry], full=False, console=Console(file=written, width=40))
+    overall = OverallProgress([entry], full=False, console=Console(file=written, width=40, force_terminal=False))
     with overall.begin(entry, full=False) as watch:
         for run in range(4):
             now += overall_progress.LOG_EVERY / 2 + 1
             watch.progress(f"{run}/9 runs; [ELU], seed 1", run, 9)
-    assert [line for line in written.getvalue().splitlines() if line] == [
+    assert written.getvalue().splitlines() == [
         "1/1 table5: about 60 min; 0% of the whole is done",
         "1/1 table5: 1/9 runs; [ELU], seed 1; 5 min of about 60 min",
         "1/1 table5: 3/9 runs; [ELU], seed 1; 10 min of about 60 min",

@@ -237,7 +237,7 @@ def test_each_method_has_its_own_bound() -> None:
 
 
 def test_the_docs_publish_the_bounds() -> None:
-    page = (ROOT / "docs" / "accuracy.md").read_text()
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
     rows = re.findall(
         r"^\| .+ \| ([\d.]+) \| (\d+), (\d+) \| (\d+)(?:; sisrlu (\d+))? \| (\d+) \|$", page, re.MULTILINE
     )

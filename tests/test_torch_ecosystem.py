@@ -292,6 +292,29 @@ def test_swap_for_a_module_around_the_old_one_runs_its_hooks_once() -> None:
     assert len(calls) == 1
 
 
+def test_swap_leaves_the_hooks_of_the_new_module_as_they_are() -> None:
+    """The old module has none."""
+    model, calls, new = nn.Sequential(nn.ReLU()), [], it.ISRLU()
+    handle = new.register_forward_hook(lambda module, args, output: calls.append("forward"))
+    new.register_full_backward_hook(lambda module, grad_in, grad_out: calls.append("backward"))
+    it.swap(model, {nn.ReLU: lambda old: new})
+    model(torch.ones(2, requires_grad=True)).sum().backward()
+    assert calls == ["forward", "backward"]
+    handle.remove()
+    model(torch.ones(2))
+    assert len(calls) == 2
+
+
+def test_swap_of_a_part_that_its_shared_owner_replaces_too() -> None:
+    def wrap(old: Block) -> Block:
+        old.act = nn.Sequential(old.act, nn.Identity())
+        return old
+
+    shared = Block()
+    it.swap(nn.Sequential(shared, shared), {Block: wrap, nn.ReLU: it.ISRLU})
+    assert [type(each) for each in shared.act] == [it.ISRLU, nn.Identity]
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
 def test_swap_in_a_transformer_whose_inference_is_fused() -> None:
     torch.manual_seed(0)

@@ -22,7 +22,14 @@ class Cli:
 
     def start(self, *arguments: str, out: Path | None = None, preexec_fn=None, **variables: str) -> subprocess.Popen:
         command = [sys.executable, str(TOY), *arguments, "--out", str(out or self.out)]
-        environment = {**os.environ, "TOY_LOG": str(self.log), "COLUMNS": "300", "NO_COLOR": "1", **variables}
+        environment = {
+            **os.environ,
+            "TOY_LOG": str(self.log),
+            "COLUMNS": "300",
+            "NO_COLOR": "1",
+            "TTY_COMPATIBLE": "0",
+            **variables,
+        }
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": preexec_fn}
         encoding = variables.get("PYTHONIOENCODING")
         return subprocess.Popen(command, env=environment, text=True, encoding=encoding, **options)

@@ -242,6 +242,14 @@ def show_runs(
     raise typer.Exit(results_command.show(out, output))
 
 
+def _flush_output() -> None:
+    """Write what standard output holds. If it does not take it, drop it: the interpreter would try again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
 def main() -> None:
     """Run the command line. A user's mistake is reported in one line, with exit code 2."""
     if sys.stdout is None:  # closed by the shell: `isrlu info >&-`
@@ -253,9 +261,11 @@ def main() -> None:
     try:
         try:
             app()
-        finally:
+        except SystemExit:
             sys.stdout.flush()
+            raise
     except UserError as error:
+        _flush_output()
         sys.exit(print_error(str(error)))
     except ModuleNotFoundError as error:
         message = install_hint(error)
@@ -265,10 +275,10 @@ def main() -> None:
     except OSError as error:
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EPIPE):
             raise
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  else the interpreter would write the rest when it ends
+        _flush_output()
         if error.errno == errno.EPIPE:  # `isrlu info | head -1`
             sys.exit(1)
-        sys.exit(print_error(f"cannot write to standard output: {error.strerror}"))
+        sys.exit(print_error(f"cannot write: {error.strerror}"))
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # PyTorch's message
             raise

@@ -6,7 +6,7 @@ from torch.overrides import handle_torch_function
 
 from isrlu.signal import SISRLU_ALPHA, DropoutConstants, dropout_constants
 from isrlu.torch import _formula, _functional, _private
-from isrlu.torch._refuse import refuse_probability
+from isrlu.torch._refuse import refuse
 
 
 def sisrlu_dropout(
@@ -51,9 +51,10 @@ def _drop(
 ) -> Tensor:
     """mask: its shape, x's if None."""
     if torch.compiler.is_dynamo_compiling():
-        if not 0 <= p < 1:
-            return refuse_probability(x, p)
-        dropped, scale, shift = _traced_constants(p.__float__(), alpha.__float__())  # not float(): see sisrlu_scales
+        p, alpha = (p * 1.0).__float__(), (alpha * 1.0).__float__()  # not float(): see sisrlu_scales
+        if reason := _refusal(p, alpha):
+            return refuse(x, reason)
+        dropped, scale, shift = _traced_constants(p, alpha)
     else:
         dropped, scale, shift = dropout_constants(p, alpha)
     if not training or p == 0:
@@ -64,6 +65,16 @@ def _drop(
         uniform = torch.rand(mask, dtype=torch.float32, device=x.device)
     y = torch.where(uniform >= p, _formula.compute(x) * scale + shift, dropped).to(x.dtype)
     return x.copy_(y) if inplace else y
+
+
+@_private.constant_result
+def _refusal(p: float, alpha: float) -> str:
+    """The error of `dropout_constants`, or ""."""
+    try:
+        dropout_constants(p, alpha)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 @_private.constant_result

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
+from isrlu.torch import _private
 from isrlu.torch._modules import ISRLU, ISRU
 
 ACTIVATIONS = (ISRLU, ISRU)
@@ -111,6 +112,8 @@ def _traceable(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Modu
 
 def _fold(activation: Any, graphs: Sequence["_Graph"]) -> float | Tensor:
     """Scale the layers around an activation. Returns its alpha. Raises _NotExact before anything is changed."""
+    if activation.learnable:
+        _check_values("alpha", activation.log_alpha)
     alpha = activation.alpha.detach().clone() if activation.learnable else activation.alpha
     factor = torch.as_tensor(alpha.cpu() if activation.learnable else alpha, dtype=torch.float64).sqrt().reshape(-1)
     if not factor.min() > 0:
@@ -130,10 +133,14 @@ def _fold(activation: Any, graphs: Sequence["_Graph"]) -> float | Tensor:
     return alpha
 
 
+def _check_values(name: str, tensor: Tensor) -> None:
+    if tensor.is_meta or _private.is_fake(tensor):
+        raise _NotExact(f"{name} has no values yet (device meta, or a fake tensor)")
+
+
 def _product(weight: Tensor, factor: Tensor) -> Tensor:
     """weight * factor, in the dtype of weight, computed on the CPU: not every device has float64."""
-    if weight.is_meta:
-        raise _NotExact("the weights have no values yet (device meta)")
+    _check_values("the weight", weight)
     wanted = weight.detach().cpu().double() * factor
     product = wanted.to(weight.dtype)
     if not (product.double() - wanted).norm() <= torch.finfo(weight.dtype).eps * wanted.norm():
@@ -198,9 +205,9 @@ class _Graph:
         place = self.memory.get(id(parameter))
         if place is None:
             return False
-        storage, start, stop = place
-        others = (each for key, each in self.memory.items() if key != id(parameter) and each[0] == storage)
-        return any(start < its_stop and its_start < stop for _, its_start, its_stop in others)
+        start, stop = place
+        others = (each for key, each in self.memory.items() if key != id(parameter))
+        return any(start < its_stop and its_start < stop for its_start, its_stop in others)
 
     def _without_hooks(self, node: fx.Node) -> None:
         """A hook may change the values that pass, or take them."""
@@ -259,17 +266,16 @@ class _Graph:
                 raise _NotExact(f"its output goes to {self._name(user)}, not to Linear or Conv alone")
 
 
-def _memory(tensor: Tensor) -> tuple[int, int, int] | None:
-    """The address of its storage, and the first byte and the one after the last that it uses there; None if none."""
+def _memory(tensor: Tensor) -> tuple[int, int] | None:
+    """The addresses of its first byte and of the one after its last; None if it has no memory (yet)."""
     try:
-        storage, size = tensor.untyped_storage().data_ptr(), tensor.element_size()
-    except (NotImplementedError, RuntimeError, ValueError):  # no storage, or none yet
+        first, size = tensor.data_ptr(), tensor.element_size()
+    except (NotImplementedError, RuntimeError, ValueError):
         return None
-    if not storage or not tensor.numel():
+    if not first or not tensor.numel():
         return None
-    first = int(tensor.storage_offset())
-    last = first + sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return storage, first * size, (last + 1) * size
+    last = sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return first, first + (last + 1) * size
 
 
 def _for_input(layer: Any, factor: Tensor) -> Tensor:

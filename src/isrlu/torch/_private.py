@@ -137,12 +137,20 @@ def is_transformed() -> bool:
 def move_hooks(old: nn.Module, new: nn.Module) -> None:
     """Move the hook dictionaries themselves, not copies: the handles that remove a hook refer to them.
 
-    The old module, which may be a part of the new one, has none afterwards.
+    The old module, which may be a part of the new one, has none afterwards. Where both have hooks, those of the new
+    module stay, but their handles no longer remove them.
     """
     for name in HOOKS:
         hooks = getattr(old, name, None)
-        if hooks is not None:
+        if hooks:
             hooks.update(getattr(new, name))
             setattr(new, name, hooks)
             setattr(old, name, OrderedDict())
-    new._is_full_backward_hook = old._is_full_backward_hook
+    if old._is_full_backward_hook is not None:
+        new._is_full_backward_hook = old._is_full_backward_hook
+
+
+def is_fake(tensor: Tensor) -> bool:
+    """Whether it stands for a tensor in a trace (FakeTensorMode) and has no values."""
+    fake = find("_subclasses.fake_tensor.FakeTensor")
+    return fake is not None and isinstance(tensor, fake)

@@ -17,13 +17,14 @@ def _(x: Tensor, message: str, type_error: bool) -> Tensor:
 _refuse.register_autograd(lambda context, gradient: (gradient, None, None))  # never runs: tracing asks for it
 
 
-def refuse_probability(x: Tensor, p: object) -> Tensor:
-    """Raise the error of `dropout_constants` when the compiled graph runs."""
-    return _refuse(x, f"the probability of dropping must be at least 0 and below 1, got {p!r}", False)
+def refuse(x: Tensor, reason: str) -> Tensor:
+    """Raise ValueError when the compiled graph runs."""
+    return _refuse(x, reason, False)
 
 
 def refuse_alpha(x: Tensor, alpha: object) -> Tensor:
     """Raise the error of `check_alpha` when the compiled graph runs. Only for an alpha that `check_alpha` refuses."""
     if type(alpha) in (float, int):
-        return _refuse(x, f"alpha must be a finite number >= 0, got {alpha!r}", False)
+        known = (alpha * 1.0).__float__()  # a number that the graph takes as an input has no repr
+        return refuse(x, f"alpha must be a finite number >= 0, got {known!r}")
     return _refuse(x, f"alpha must be a real number or an array of them, got {alpha!r}", True)

@@ -16,8 +16,8 @@ def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> d
     A value is a module class, which is called without arguments, or a function from the old module to the new one.
     Subclasses of a key are not replaced. A module used in several places is replaced by one new module in all of them.
     Where a module found is part of another one found, it is replaced first: the function for the outer one sees it so.
-    The new module gets the old one's hooks (with their handles) and training mode. Warns if nothing is found. If a
-    replacement fails, the model is as before.
+    The new module gets the old one's forward and backward hooks (with their handles) and training mode. Warns if
+    nothing is found. If a replacement fails, the old modules are put back.
 
     >>> from isrlu.torch import ISRLU
     >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(inplace=True))
@@ -39,12 +39,15 @@ def swap(model: nn.Module, replacements: Mapping[type[nn.Module], Factory]) -> d
         return {}
     places = {name: (model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in found}
     made: dict[nn.Module, nn.Module] = {}
+    filled: set[tuple[nn.Module, str]] = set()  # a module in several places has one place for each of its parts
     try:
         for name in _parts_first(found):
-            old = found[name]
+            old, place = found[name], places[name]
             if old not in made:
                 made[old] = _make(replacements[type(old)], old)
-            setattr(*places[name], made[old])
+            if place not in filled:
+                setattr(*place, made[old])
+                filled.add(place)
     except BaseException:
         for name, old in found.items():
             setattr(*places[name], old)

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from isrlu_lab.data import cifar10, locate, text
-from isrlu_lab.data.family import load_any
+from isrlu_lab.data.family import IMAGES, load_any
 from isrlu_lab.data.text import Text
 from isrlu_lab.errors import UserError
 
@@ -32,6 +32,8 @@ def show(name: str, where: str | None) -> None:
 
         source = KNOWN[name](where, progress=progress)
     found = load_any(source)
+    if name == "mnist":
+        IMAGES.check(found)
     if isinstance(found, Text):
         counts = f"{len(found.content):,} characters, {len(set(found.content))} different"
     else:

@@ -25,9 +25,7 @@ class Family:
     def check(self, loaded: dataset.Dataset | text.Text) -> None:
         """Raise UserError for data of another family."""
         if not loaded.identity.startswith(self.identities):
-            raise UserError(
-                f"{loaded.title} is no data for this experiment: it takes {self.name} or data in its format"
-            )
+            raise UserError(f"{loaded.title} cannot be used here: give {self.name} or data in its format")
 
 
 IMAGES = Family(

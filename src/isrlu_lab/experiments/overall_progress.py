@@ -1,5 +1,6 @@
 """One progress line for all experiments of a command: how many are done, the time so far, the expected time in all."""
 
+import contextlib
 import time
 from collections.abc import Sequence
 
@@ -90,10 +91,12 @@ class ExperimentProgress:
             _DetailColumn(),
         )
         self._bar = Progress(*columns, console=console, refresh_per_second=1, transient=True)
+        self._drawn = console.is_terminal
         self._logged = time.monotonic()
 
     def __enter__(self) -> "ExperimentProgress":
-        self._bar.start()
+        if self._drawn:
+            self._bar.start()
         self._task = self._bar.add_task("", total=1.0, counted=self._counted)
         self.progress("")
         self._log(f"about {duration(self._seconds)}; {self._overall.share(0):.0%} of the whole is done")
@@ -107,9 +110,12 @@ class ExperimentProgress:
 
     def _log(self, text: str) -> None:
         self._logged = time.monotonic()
-        if not self._bar.console.is_terminal:
+        if self._drawn:
+            return
+        with contextlib.suppress(OSError, SystemExit):  # a full disk or a closed pipe must not stop the experiment
             self._bar.console.print(f"{self._counted}: {text}", markup=False, highlight=False, soft_wrap=True)
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if self._drawn:
+            self._bar.stop()
         self._overall.finish(self._seconds)

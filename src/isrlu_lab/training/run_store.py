@@ -170,7 +170,8 @@ class RunStore(RunReader):
             with contextlib.suppress(ValueError, TypeError, RecursionError):
                 return msgspec.json.decode(text)
         text = encode_json(compute()).decode()
-        self._database.change("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", (experiment, key, text))
+        change = "INSERT OR REPLACE INTO parts (experiment, key, value) VALUES (?, ?, ?)"
+        self._database.change(change, (experiment, key, text))
         return msgspec.json.decode(text)  # the same types in the first run as in a resumed one
 
     def forget(self, experiment: str) -> None:

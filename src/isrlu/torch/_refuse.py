@@ -1,5 +1,7 @@
 """Errors about arguments in a graph of torch.compile(fullgraph=True), where a raise would stop the tracing."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -22,7 +24,7 @@ def refuse(x: Tensor, reason: str) -> Tensor:
     return _refuse(x, reason, False)
 
 
-def refuse_alpha(x: Tensor, alpha: object) -> Tensor:
+def refuse_alpha(x: Tensor, alpha: Any) -> Tensor:
     """Raise the error of `check_alpha` when the compiled graph runs. Only for an alpha that `check_alpha` refuses."""
     if type(alpha) in (float, int):
         known = (alpha * 1.0).__float__()  # a number that the graph takes as an input has no repr

@@ -133,8 +133,12 @@ def _fold(activation: Any, graphs: Sequence["_Graph"]) -> float | Tensor:
     return alpha
 
 
+def _has_values(tensor: Tensor) -> bool:
+    return not (tensor.is_meta or _private.is_fake(tensor))
+
+
 def _check_values(name: str, tensor: Tensor) -> None:
-    if tensor.is_meta or _private.is_fake(tensor):
+    if not _has_values(tensor):
         raise _NotExact(f"{name} has no values yet (device meta, or a fake tensor)")
 
 
@@ -268,6 +272,8 @@ class _Graph:
 
 def _memory(tensor: Tensor) -> tuple[int, int] | None:
     """The addresses of its first byte and of the one after its last; None if it has no memory (yet)."""
+    if not _has_values(tensor):
+        return None
     try:
         first, size = tensor.data_ptr(), tensor.element_size()
     except (NotImplementedError, RuntimeError, ValueError):

@@ -182,13 +182,6 @@ def test_dropout_with_a_number_of_another_kind_compiles(p: object) -> None:
 
 
 @pytest.mark.slow
-def test_a_bad_probability_in_a_compiled_function() -> None:
-    compiled = torch.compile(lambda x: it.sisrlu_dropout(x, 1.5), fullgraph=True, backend="aot_eager")
-    with pytest.raises(ValueError, match=r"the probability of dropping must be at least 0 and below 1, got 1\.5"):
-        compiled(torch.ones(3))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "good", "bad", "message"),
     [
@@ -198,18 +191,18 @@ def test_a_bad_probability_in_a_compiled_function() -> None:
             1.5,
             "the probability of dropping must be at least 0 and below 1, got 1.5",
         ),
-        (it.sisrlu_dropout, (), 1, "the probability of dropping must be at least 0 and below 1, got 1"),
+        (it.sisrlu_dropout, (), 1, "the probability of dropping must be at least 0 and below 1, got 1.0"),
         (lambda x, alpha: it.sisrlu_dropout(x, 0.5, alpha), (0.1, 0.2, 0.3), 0.0, "alpha must be above 0, got 0"),
         (it.sisrlu, (0.1, 0.2, 0.3), -1.5, "alpha must be a finite number >= 0, got -1.5"),
         (it.sisrlu, (1, 2, 3), -1, "alpha must be a finite number >= 0, got -1"),
     ],
 )
-def test_a_bad_number_after_good_ones_in_a_compiled_function(
+def test_a_bad_number_in_a_compiled_function(
     call: Callable[..., torch.Tensor], good: tuple[float, ...], bad: float, message: str
 ) -> None:
     """After two different numbers the compiler makes the number an input of the graph."""
     torch.compiler.reset()
-    compiled = torch.compile(lambda x, number: call(x, number), fullgraph=True, backend="eager")
+    compiled = torch.compile(lambda x, number: call(x, number), fullgraph=True, backend="aot_eager")
     for number in good:
         compiled(torch.ones(3), number)
     with pytest.raises(ValueError, match=message):

@@ -276,7 +276,7 @@ def _memory(tensor: Tensor) -> tuple[int, int] | None:
         return None
     try:
         first, size = tensor.data_ptr(), tensor.element_size()
-    except (NotImplementedError, RuntimeError, ValueError):
+    except (RuntimeError, ValueError):  # a sparse tensor; a parameter of a lazy module
         return None
     if not first or not tensor.numel():
         return None

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,7 @@ def reproduce(
     options = options or {}
     preset = "full" if full else "quick"
 
+    @functools.cache  # several parts of a command may find the same: one line
     def warn(message: str) -> None:
         errors.print(f"isrlu: {message}", style="red", markup=False, soft_wrap=True)
 
